@@ -1,0 +1,46 @@
+"""torch.linalg.lstsq on accelerators. Importing torch is enough: this package loads itself through torch.backends.
+
+enable(), disable(), is_enabled(), disabled(): on and off. explain(A, B): what answers a call.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "disable", "disabled", "enable", "explain", "is_enabled"]
+
+_LAZY = {
+    "enable": "switch",
+    "disable": "switch",
+    "is_enabled": "switch",
+    "disabled": "switch",
+    "explain": "explanation",
+}
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+
+
+def _autoload() -> None:
+    """The torch.backends entry point: torch calls it at the end of its own import. Touches no device."""
+    from . import settings
+
+    if settings.CURRENT.mode == "0":
+        return
+    try:
+        from . import switch
+    except ImportError as error:
+        import warnings
+
+        warnings.warn(
+            f"torch_lstsq_ext was built for another torch and stays off; reinstall it ({error})",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return
+    switch.enable()

@@ -1,0 +1,24 @@
+"""python -m torch_lstsq_ext <command>"""
+
+from __future__ import annotations
+
+import sys
+
+USAGE = """\
+usage: python -m torch_lstsq_ext <command>
+
+  demo   solve NIST's certified data sets and a workload at size by plain torch.linalg.lstsq (demo --help)
+"""
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["demo"]:
+        from .demo import main as demo
+
+        return demo(arguments[1:])
+    print(USAGE, end="", file=sys.stdout if arguments in ([], ["-h"], ["--help"]) else sys.stderr)
+    return 0 if arguments in (["-h"], ["--help"]) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

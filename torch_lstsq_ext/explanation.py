@@ -1,0 +1,76 @@
+"""What would answer a call, and how."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .plan import STOCK, make_plan
+from .problem import ITEM_BYTES, Problem
+from .routes.steps import Plan
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """route: the name of a route, or "stock". str() is a text of a few lines."""
+
+    problem: Problem | None
+    device: str
+    vendor: str | None
+    plan: Plan | None
+    reason: str
+
+    @property
+    def route(self) -> str:
+        return self.plan.route if self.plan else STOCK
+
+    def __str__(self) -> str:
+        what = f"{self.problem} on {self.device}" if self.problem else self.device
+        lines = [f"{what}: {self.route} ({self.reason})"]
+        if self.plan:
+            for launch in self.plan.launches:
+                c = launch.constexprs
+                lines.append(
+                    f"  {launch.kernel}_kernel: {launch.grid} programs of {launch.num_warps} warps, "
+                    f"tile {c['RM'] * c['TM']} x ({c['RN'] * c['TN']} + {c['RK'] * c['TN']}), "
+                    f"{c['W']} a program"
+                )
+            lines.append(f"  workspace: {self.plan.workspace * self.problem.item_bytes} bytes")
+        return "\n".join(lines)
+
+
+def explain(A: torch.Tensor, B: torch.Tensor) -> Explanation:
+    """Which route torch.linalg.lstsq(A, B) takes. A (..., m, n), B (..., m, k) or (..., m). Solves nothing."""
+    from . import switch
+
+    def stock(reason: str, problem=None, vendor=None) -> Explanation:
+        return Explanation(problem, str(A.device), vendor, None, reason)
+
+    dtype = str(A.dtype).removeprefix("torch.")
+    if dtype not in ITEM_BYTES:
+        return stock(f"{dtype} has no route")
+    if not switch.is_enabled():
+        return stock("disabled")
+    if A.device.type not in ("cuda", torch._C._get_privateuse1_backend_name()):
+        return stock(f"device type {A.device.type} is not served")
+    *batch, m, n = A.shape
+    vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and B.shape == A.shape[:-1])
+    k = 1 if vector else B.shape[-1]
+    if not vector:
+        batch = torch.broadcast_shapes(A.shape[:-2], B.shape[: A.dim() - 2])
+    count = math.prod(batch)
+    problem = Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, count))
+    if 0 in (m, n, k, count):
+        return stock("empty, answered without a kernel", problem)
+
+    from .solve import device_facts, is_served
+
+    facts = device_facts(A.device)
+    if not is_served(facts):
+        return stock(f"mode auto serves recognised devices, and this one is {facts.vendor}", problem, facts.vendor)
+    plan = make_plan(problem, facts)
+    if plan is None:
+        return stock("no route covers this shape", problem, facts.vendor)
+    return Explanation(problem, str(A.device), facts.vendor, plan, f"profile {facts.vendor}")

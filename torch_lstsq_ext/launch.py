@@ -1,0 +1,69 @@
+"""Kernels on a device. The only file that knows Triton's run time.
+
+The first run of a launch goes through Triton's JIT, which compiles; it hands back the compiled kernel, and every later
+run calls that with plain addresses. The JIT's own look-up costs about 20 us a launch, the compiled kernel 6.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+from triton.runtime import driver
+
+from .kernels import KERNELS
+from .routes.steps import Launch
+
+# Triton 3.9 announces that fused multiply-add will be off by default. The kernels want it, and say so.
+FUSED = {"enable_fp_fusion": True} if hasattr(triton.knobs, "language") else {}
+
+
+def measured_limits(index: int) -> dict[str, int]:
+    """What Triton's driver says of device `index`: shared_memory in bytes a block, multiprocessors, warp_size."""
+    properties = driver.active.utils.get_device_properties(index)
+    names = {
+        "max_shared_mem": "shared_memory",
+        "multiprocessor_count": "multiprocessors",
+        "warpSize": "warp_size",
+    }
+    return {ours: properties[theirs] for theirs, ours in names.items() if properties.get(theirs)}
+
+
+class Runner:
+    """One launch of a plan, ready to be run again and again on fresh addresses."""
+
+    def __init__(self, launch: Launch, device: torch.device):
+        self.kernel = KERNELS[launch.kernel]
+        self.launch = launch
+        self.grid = (launch.grid, 1, 1)
+        self.device = device
+        self.on_cuda = device.type == "cuda"
+        # (compiled kernel bound to its grid, arguments behind the addresses), after the first run
+        self.compiled = None
+
+    def run(self, tensors, addresses) -> None:
+        """Enqueue on the current stream. tensors: a function that gives the tensor arguments; addresses: theirs."""
+        if self.compiled is None:
+            self._compile_and_run(tensors())
+            return
+        bound, rest = self.compiled
+        try:
+            if self.on_cuda:
+                bound(*addresses, *rest, stream=torch._C._cuda_getCurrentRawStream(self.device.index))
+            else:
+                bound(*addresses, *rest)
+        except TypeError:  # a Triton whose launcher takes other arguments than those known here
+            self.compiled = None
+            self.keep_compiled = False
+            self._compile_and_run(tensors())
+
+    keep_compiled = True
+
+    def _compile_and_run(self, tensors) -> None:
+        launch = self.launch
+        compiled = self.kernel[self.grid](
+            *tensors, *launch.sizes, **launch.constexprs, num_warps=launch.num_warps, num_stages=1, **FUSED
+        )
+        # The interpreter compiles nothing.
+        if compiled is None or not self.keep_compiled:
+            return
+        self.compiled = (compiled[self.grid], (*launch.sizes, *launch.constexprs.values()))

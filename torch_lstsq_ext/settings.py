@@ -1,0 +1,43 @@
+"""Every environment variable of this package. Nothing else reads the environment for itself.
+
+TORCH_LSTSQ_EXT         0, 1 or auto (default)  never answer; answer on every device; on recognised devices
+TORCH_LSTSQ_EXT_VENDOR  a vendor's name         use that vendor's device profile, whatever the device
+TORCH_LSTSQ_EXT_LOG     0 (default) or 1        say on stderr, once per problem class, which route answered
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+MODES = ("0", "1", "auto")
+VENDORS = ("metax", "iluvatar", "hygon", "nvidia")
+LOG_LEVELS = ("0", "1")
+
+
+@dataclass(frozen=True)
+class Settings:
+    mode: str = "auto"  # one of MODES
+    vendor: str | None = None  # one of VENDORS
+    log: bool = False
+
+
+def _choice(environment, name: str, allowed: tuple[str, ...], default: str | None) -> str | None:
+    value = environment.get(name, "").strip().lower()
+    if not value:
+        return default
+    if value not in allowed:
+        raise ValueError(f"{name}={environment[name]!r}: allowed values are {', '.join(allowed)}")
+    return value
+
+
+def read(environment=os.environ) -> Settings:
+    """The settings that `environment` asks for. ValueError, naming the allowed values, for any other."""
+    return Settings(
+        mode=_choice(environment, "TORCH_LSTSQ_EXT", MODES, "auto"),
+        vendor=_choice(environment, "TORCH_LSTSQ_EXT_VENDOR", VENDORS, None),
+        log=_choice(environment, "TORCH_LSTSQ_EXT_LOG", LOG_LEVELS, "0") == "1",
+    )
+
+
+CURRENT = read()
