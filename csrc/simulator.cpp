@@ -74,8 +74,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream&) const override {}
 
   // Whatever an event could wait for has already happened.
-  void record(void**, const c10::Stream&, const c10::DeviceIndex,
-              const c10::EventFlag) const override {}
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
   void synchronizeEvent(void*) const override {}
@@ -96,9 +95,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::detail::getDefaultCPUGenerator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override {
-    return at::detail::createCPUGenerator();
-  }
+  at::Generator getNewGenerator(c10::DeviceIndex) const override { return at::detail::createCPUGenerator(); }
 
   // All host memory is within this device's reach, so pinning it has nothing to do.
   c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
@@ -115,35 +112,34 @@ at::Tensor host_alias(const at::Tensor& tensor) {
   void* data = owner->mutable_data();
   const size_t nbytes = owner->nbytes();
   c10::DataPtr pointer(
-      data, owner.release(), [](void* context) { delete static_cast<c10::Storage*>(context); },
-      at::kCPU);
+      data, owner.release(), [](void* context) { delete static_cast<c10::Storage*>(context); }, at::kCPU);
   c10::Storage storage(c10::Storage::use_byte_size_t(), nbytes, std::move(pointer), nullptr, false);
-  auto alias = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-  alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
-                                                     tensor.storage_offset());
+  auto alias = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                        tensor.dtype());
+  alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   alias._set_conj(tensor.is_conj());
   alias._set_neg(tensor.is_neg());
   return alias;
 }
 
-at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
-                 std::optional<c10::Layout>, std::optional<c10::Device> device,
-                 std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
+void check_placement(std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check_index(device.value_or(kDevice));
   TORCH_CHECK(!pin_memory.value_or(false), "only CPU memory can be pinned");
-  return at::detail::empty_generic(size, &allocator,
-                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+}
+
+at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
+                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                 std::optional<c10::MemoryFormat> format) {
+  check_placement(device, pin_memory);
+  return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    c10::dtype_or_default(dtype), format);
 }
 
-at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
-                         std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
-                         std::optional<c10::Device> device, std::optional<bool> pin_memory) {
-  check_index(device.value_or(kDevice));
-  TORCH_CHECK(!pin_memory.value_or(false), "only CPU memory can be pinned");
-  return at::detail::empty_strided_generic(size, stride, &allocator,
-                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
+                         std::optional<c10::Layout>, std::optional<c10::Device> device,
+                         std::optional<bool> pin_memory) {
+  check_placement(device, pin_memory);
+  return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            c10::dtype_or_default(dtype));
 }
 
@@ -166,9 +162,10 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return value.isTensor() && value.toTensor().defined() && value.toTensor().dim() > 0 &&
            !value.toTensor().is_privateuseone();
   };
-  TORCH_CHECK(std::none_of(arguments.begin(), arguments.end(), is_foreign), op.schema().name(),
-              ": Expected all tensors to be on the same device, but found at least two devices, ",
-              kDevice, " and cpu!");
+  const auto foreign = std::find_if(arguments.begin(), arguments.end(), is_foreign);
+  TORCH_CHECK(foreign == arguments.end(), op.schema().name(),
+              ": Expected all tensors to be on the same device, but found at least two devices, ", kDevice, " and ",
+              foreign->toTensor().device(), "!");
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 
@@ -203,9 +200,7 @@ PyMODINIT_FUNC PyInit__simulator() {
   END_HANDLE_TH_ERRORS
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
 // Here stands what the fallback cannot do: memory, copies, and views, which it would copy.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -221,20 +216,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_real", &at::native::view_as_real);
   m.impl("view_as_complex", &at::native::view_as_complex);
   m.impl("is_set_to", &at::native::is_set_to);
-  m.impl("set_.source_Storage",
-         static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(&at::native::set_));
+  m.impl("set_.source_Storage", static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(&at::native::set_));
   m.impl("set_.source_Storage_storage_offset", &at::native::set_storage_cpu_);
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
 }
 
 // Their fallback would clone the source, and cloning copies. host_alias carries both bits.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
-TORCH_LIBRARY_IMPL(aten, Negative, m) {
-  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 

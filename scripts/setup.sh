@@ -4,7 +4,11 @@ TORCH=${TORCH:-torch==2.13.0}
 TRITON=${TRITON:-triton==3.9.0}
 
 has() { python -c "import $1" >/dev/null 2>&1; }
-pip_install() { python -m pip install --quiet --disable-pip-version-check "$@"; }
+pip_install() {
+  # An environment may have no pip of its own.
+  if has pip; then set -- python -m pip install "$@"; else set -- pip --python "$bin/python" install "$@"; fi
+  "$@" --quiet --disable-pip-version-check
+}
 
 command -v python3 >/dev/null || { echo "python3 (3.9 or later) is needed" >&2; exit 1; }
 if python3 -c 'import sys, torch; sys.exit(sys.prefix == sys.base_prefix)' >/dev/null 2>&1; then

@@ -1,6 +1,7 @@
 """torch.linalg.lstsq on accelerators. Importing torch is enough: this package loads itself through torch.backends.
 
 enable(), disable(), is_enabled(), disabled(): on and off. explain(A, B): what answers a call.
+simulator.activate(): a device on host memory, where there is no accelerator.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ _LAZY = {
 }
 
 
+_SUBMODULES = ("simulator",)
+
+
 def __getattr__(name: str):
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    if name in _LAZY:
+        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    if name in _SUBMODULES:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _autoload() -> None:

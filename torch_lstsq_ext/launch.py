@@ -14,7 +14,7 @@ from .kernels import KERNELS
 from .routes.steps import Launch
 
 # Triton 3.9 announces that fused multiply-add will be off by default. The kernels want it, and say so.
-FUSED = {"enable_fp_fusion": True} if hasattr(triton.knobs, "language") else {}
+FUSED = {"enable_fp_fusion": True} if hasattr(getattr(triton, "knobs", None), "language") else {}
 
 
 def measured_limits(index: int) -> dict[str, int]:

@@ -42,9 +42,8 @@ def device_facts(device: torch.device):
 
 
 def is_served(facts) -> bool:
-    """Whether the mode asks for this device: `auto` serves the recognised ones, and any that a profile is forced on."""
-    mode = settings.CURRENT.mode
-    return mode == "1" or facts.recognised or settings.CURRENT.vendor is not None
+    """Whether the mode asks for this device: `auto` serves the recognised ones."""
+    return settings.CURRENT.mode == "1" or facts.recognised
 
 
 class Prepared:

@@ -40,8 +40,7 @@ def _private_backend_is_ours() -> bool:
 
 
 def enable() -> None:
-    """Answer torch.linalg.lstsq from now on, in every thread. A second call does nothing, except that it takes in a
-    PrivateUse1 backend that has come since."""
+    """Answer torch.linalg.lstsq from now on, in every thread. A second call does nothing."""
     global _enabled
     with _lock:
         if not _enabled:
@@ -50,6 +49,12 @@ def enable() -> None:
         if _private_backend_is_ours():
             _C.enable("PrivateUse1")
         _enabled = True
+
+
+def take_in_private_backend() -> None:
+    """For a PrivateUse1 backend that has come since enable(); nothing while disabled."""
+    if is_enabled():
+        enable()
 
 
 def disable() -> None:

@@ -1,8 +1,9 @@
 """Householder QR of [A | B] held in registers: the pieces that every Householder kernel is made of.
 
-A tile is a tensor [RM, RN, W, TN, TM]: W matrices, row r_m * TM + t_m, column t_n * RN + r_n. Triton's default layout
-gives TM to the lanes of a warp, then TN and W to lanes and warps, and keeps RM and RN in a thread's registers. A
-column is then RM numbers of one slice of threads, and a sum over rows is RM additions and log2(TM) shuffles.
+A tile is a tensor [RM, RN, W, TM, TN]: W matrices, row r_m * TM + t_m, column t_n * RN + r_n. TN is spread over the lanes
+of a warp, then TM and W over lanes and warps; RM and RN lie in a thread's registers. A column is then RM numbers of a
+slice of threads and comes to all by log2(TN) shuffles; a sum over rows is RM additions, a few shuffles and, with several
+warps, one exchange of RN numbers a thread. A and B are two tiles over the same threads, RN and RK columns a thread.
 
 Three shapes of vector follow from a tile, each in the layout in which the tile's reductions leave it:
     over rows [RM, W, TM], over columns [RN, W, TN], over matrices [W].
@@ -15,12 +16,12 @@ import triton.language as tl
 
 @triton.jit
 def rows_to_tile(x):
-    return tl.expand_dims(tl.expand_dims(x, 2), 1)  # [RM, W, TM] -> [RM, 1, W, 1, TM]
+    return tl.expand_dims(tl.expand_dims(x, 3), 1)  # [RM, W, TM] -> [RM, 1, W, TM, 1]
 
 
 @triton.jit
 def columns_to_tile(x):
-    return tl.expand_dims(tl.expand_dims(x, 3), 0)  # [RN, W, TN] -> [1, RN, W, TN, 1]
+    return tl.expand_dims(tl.expand_dims(x, 2), 0)  # [RN, W, TN] -> [1, RN, W, 1, TN]
 
 
 @triton.jit
@@ -30,17 +31,33 @@ def matrices_to_vector(x):
 
 @triton.jit
 def sum_rows(x):
-    return tl.sum(tl.sum(x, 0), 3)  # [RM, RN, W, TN, TM] -> [RN, W, TN]
+    return tl.sum(tl.sum(x, 0), 2)  # [RM, RN, W, TM, TN] -> [RN, W, TN]
+
+
+@triton.jit
+def sum_rows_of_two(x, y):
+    # Both sums in one exchange between warps
+    return tl.split(tl.sum(tl.join(tl.sum(x, 0), tl.sum(y, 0)), 2))
+
+
+@triton.jit
+def sum_rows_of_four(x1, y1, x2, y2):
+    # The sums of x1, y1 over the tile of A and of x2, y2 over that of B
+    if x1.shape[1] == x2.shape[1]:
+        one = tl.join(tl.sum(x1, 0), tl.sum(y1, 0))
+        two = tl.join(tl.sum(x2, 0), tl.sum(y2, 0))
+        one, two = tl.split(tl.sum(tl.join(one, two), 2))
+        s1, p1 = tl.split(one)
+        s2, p2 = tl.split(two)
+    else:
+        s1, p1 = sum_rows_of_two(x1, y1)
+        s2, p2 = sum_rows_of_two(x2, y2)
+    return s1, p1, s2, p2
 
 
 @triton.jit
 def max_rows(x):
-    return tl.max(tl.max(x, 0), 3)  # [RM, RN, W, TN, TM] -> [RN, W, TN]
-
-
-@triton.jit
-def sum_vector(x):
-    return tl.sum(tl.sum(x, 0), 1)  # [RM, W, TM] -> [W]
+    return tl.max(tl.max(x, 0), 2)  # [RM, RN, W, TM, TN] -> [RN, W, TN]
 
 
 @triton.jit
@@ -58,32 +75,42 @@ def column_index(RN: tl.constexpr, TN: tl.constexpr):
 
 
 @triton.jit
-def tile_offsets(base, row, column, row_stride, column_stride):
-    # base [W], row [RM, 1, TM], column [RN, 1, TN] -> int64 [RM, RN, W, TN, TM]
-    o_row = rows_to_tile(row.to(tl.int64) * row_stride)
-    o_column = columns_to_tile(column.to(tl.int64) * column_stride)
-    return base[None, None, :, None, None] + o_row + o_column
+def tile_elements(RM: tl.constexpr, RN: tl.constexpr, W: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
+    """A tile's elements as one long vector: the matrix, row and column (int64) of each.
+
+    Tiles go to and from memory in this form because it leaves no choice of layout: thread t has every element of index
+    t modulo the number of threads. The layout of a five-dimensional load is one that suits memory, in some versions
+    with rows and columns in other places, and the pivot loop inherits it.
+    """
+    i = tl.arange(0, RM * RN * W * TM * TN)
+    t_n = i % TN
+    t_m = (i // TN) % TM
+    i_matrix = (i // (TM * TN)) % W
+    r_n = (i // (TM * TN * W)) % RN
+    r_m = i // (TM * TN * W * RN)
+    return i_matrix, (r_m * TM + t_m).to(tl.int64), (t_n * RN + r_n).to(tl.int64)
 
 
 @triton.jit
-def tile_mask(inside, row, column, rows, columns):
-    m_row = rows_to_tile(row < rows)
-    m_column = columns_to_tile(column < columns)
-    return inside[None, None, :, None, None] & m_row & m_column
-
-
-@triton.jit
-def take_column(A, o, i: tl.constexpr, RN: tl.constexpr, TN: tl.constexpr):
+def take_column(C, o, i: tl.constexpr, RN: tl.constexpr, TN: tl.constexpr):
     # Column o * RN + i. Adding -0.0 changes no number, +0.0 would change -0.0: the compiler drops only the former.
     r_n = tl.arange(0, RN)[None, :, None, None, None]
-    t_n = tl.arange(0, TN)[None, None, :, None]
-    c = tl.sum(tl.where(r_n == i, A, -0.0), 1)  # [RM, W, TN, TM]
-    return tl.sum(tl.where(t_n == o, c, -0.0), 2)  # [RM, W, TM]
+    t_n = tl.arange(0, TN)[None, None, None, :]
+    c = tl.sum(tl.where(r_n == i, C, -0.0), 1)  # [RM, W, TM, TN]
+    return tl.sum(tl.where(t_n == o, c, -0.0), 3)  # [RM, W, TM]
+
+
+@triton.jit
+def take_one(x, o, i: tl.constexpr, RN: tl.constexpr, TN: tl.constexpr):
+    # Entry o * RN + i of a vector over columns: [RN, W, TN] -> [W]
+    r_n = tl.arange(0, RN)[:, None, None]
+    t_n = tl.arange(0, TN)[None, :]
+    return tl.sum(tl.where(t_n == o, tl.sum(tl.where(r_n == i, x, -0.0), 0), -0.0), 1)
 
 
 @triton.jit
 def exponent(x):
-    # Unbiased, int32; a zero or subnormal number gives the smallest normal's less one, inf and NaN the largest's plus one.
+    # Unbiased, int32. Below every normal number's for zero and the subnormal, above it for inf and NaN.
     if x.dtype == tl.float64:
         return ((x.to(tl.int64, bitcast=True) >> 52) & 0x7FF).to(tl.int32) - 1023
     else:
@@ -127,45 +154,45 @@ def scaling(e_max, dtype: tl.constexpr):
 def columns_to_rows(x, row, column):
     # x [RN, W, TN], one number a column -> [RM, W, TM], the same number at the row of that index
     same = rows_to_tile(row) == columns_to_tile(column)
-    return tl.sum(tl.sum(tl.where(same, columns_to_tile(x), 0), 1), 2)
+    return tl.sum(tl.sum(tl.where(same, columns_to_tile(x), 0), 1), 3)
 
 
 @triton.jit
-def reflector(c, row, j):
-    # The reflector that takes c [RM, W, TM], from row j down, to alpha e_j. v, v / (v^T v / 2), alpha; H = I if c is 0.
-    c = tl.where(row >= j, c, 0.0)
-    pivot = sum_vector(tl.where(row == j, c, 0.0))
-    norm_squared = sum_vector(c * c)
+def reflect(norm_squared, pivot):
+    # For H c = alpha e_j: alpha, and beta = 2 / v^T v for v = c - alpha e_j. H = I, beta = 0, if c is zero.
     norm = tl.sqrt(norm_squared)
     alpha = tl.where(pivot < 0, norm, -norm)
     half_square = norm_squared + tl.abs(pivot) * norm
-    beta = tl.where(norm_squared == 0, 0.0, 1.0 / half_square)
-    v = tl.where(row == j, c - matrices_to_vector(alpha), c)
-    return v, v * matrices_to_vector(beta), alpha
-
-
-@triton.jit
-def apply(v, v_scaled, A):
-    # H A = A - v (v_scaled^T A)
-    w = sum_rows(rows_to_tile(v_scaled) * A)
-    return A - rows_to_tile(v) * columns_to_tile(w)
+    return alpha, tl.where(norm_squared == 0, 0.0, 1.0 / half_square)
 
 
 @triton.jit
 def factor(A, B, columns, row, RN: tl.constexpr, TN: tl.constexpr):
-    # Q^T [A | B]; R stands on and above A's diagonal, what is below it is not to be read.
+    # Q^T [A | B], and over rows 1 / r_jj. R stands on and above A's diagonal, what is below it is not to be read.
+    row5 = rows_to_tile(row)
+    inverses = take_column(A, -1, 0, RN, TN)  # zeros in the layout of a column: no other would do
     for o in range(0, tl.cdiv(columns, RN)):
         for i in tl.static_range(RN):
             j = o * RN + i
-            v, v_scaled, _ = reflector(take_column(A, o, i, RN, TN), row, j)
-            A = apply(v, v_scaled, A)
-            B = apply(v, v_scaled, B)
-    return A, B
+            c = tl.where((row >= j) & (j < columns), take_column(A, o, i, RN, TN), 0.0)
+            c5 = rows_to_tile(c)
+            # c^T A, with c^T c in column j, c^T B, and row j of both
+            s_a, p_a, s_b, p_b = sum_rows_of_four(
+                c5 * A, tl.where(row5 == j, A, 0.0), c5 * B, tl.where(row5 == j, B, 0.0)
+            )
+            alpha, beta = reflect(take_one(s_a, o, i, RN, TN), take_one(p_a, o, i, RN, TN))
+            alpha = matrices_to_vector(alpha)
+            beta = matrices_to_vector(beta)
+            inverses = tl.where(row == j, 1.0 / alpha, inverses)
+            v = rows_to_tile(tl.where(row == j, c - alpha, c))
+            A -= v * columns_to_tile((s_a - alpha * p_a) * beta)
+            B -= v * columns_to_tile((s_b - alpha * p_b) * beta)
+    return A, B, inverses
 
 
 @triton.jit
-def solve_upper(A, B, columns, row, RN: tl.constexpr, TN: tl.constexpr):
-    # Rows 0..columns of B become R^-1 of them.
+def solve_upper(A, B, inverses, columns, row, RN: tl.constexpr, TN: tl.constexpr):
+    # Rows 0..columns of B become R^-1 of them. inverses: 1 / r_jj, over rows.
     row5 = rows_to_tile(row)
     last = tl.cdiv(columns, RN) - 1
     for step in range(0, last + 1):
@@ -173,49 +200,46 @@ def solve_upper(A, B, columns, row, RN: tl.constexpr, TN: tl.constexpr):
         for i in tl.static_range(RN - 1, -1, -1):
             j = o * RN + i
             c = take_column(A, o, i, RN, TN)
-            r = sum_vector(tl.where(row == j, c, 0.0))
-            b = sum_rows(tl.where(row5 == j, B, 0.0))
-            x = tl.where(j < columns, b / matrices_to_vector(r), 0.0)
-            x5 = columns_to_tile(x)
-            B = tl.where(row5 < j, B - rows_to_tile(c) * x5, tl.where(row5 == j, x5, B))
+            e_j = rows_to_tile(tl.where((row == j) & (j < columns), inverses, 0.0))
+            x = columns_to_tile(sum_rows(e_j * B))
+            B = tl.where(row5 == j, x, B - rows_to_tile(tl.where(row < j, c, 0.0)) * x)
     return B
 
 
 @triton.jit
 def factor_and_solve_lower(A, B, columns, row, column, RN: tl.constexpr, TN: tl.constexpr):
-    # For A = Q R: rows 0..columns of B become R^-T of them. Column j of A keeps R above its diagonal and the
-    # reflector, scaled to 1 at row j, below.
+    # For A = Q R: rows 0..columns of B become R^-T of them. Column j of A becomes v sqrt(beta), H = I - v v^T beta.
     row5 = rows_to_tile(row)
     column5 = columns_to_tile(column)
     for o in range(0, tl.cdiv(columns, RN)):
         for i in tl.static_range(RN):
             j = o * RN + i
-            c = take_column(A, o, i, RN, TN)
-            v, v_scaled, alpha = reflector(c, row, j)
-            solved = sum_rows(rows_to_tile(tl.where(row < j, c, 0.0)) * B)
-            b = sum_rows(tl.where(row5 == j, B, 0.0))
-            y = tl.where(j < columns, (b - solved) / matrices_to_vector(alpha), 0.0)
-            B = tl.where(row5 == j, columns_to_tile(y), B)
-
-            w = tl.where(column > j, sum_rows(rows_to_tile(v_scaled) * A), 0.0)
-            head = sum_vector(tl.where(row == j, v, 0.0))
-            below = tl.where(matrices_to_vector(head) == 0, 0.0, v / matrices_to_vector(head))
-            kept = tl.where(row > j, below, c)
-            A = A - rows_to_tile(v) * columns_to_tile(w)
-            A = tl.where(column5 == j, rows_to_tile(kept), A)
+            c = tl.where(j < columns, take_column(A, o, i, RN, TN), 0.0)
+            below = rows_to_tile(tl.where(row >= j, c, 0.0))
+            above = rows_to_tile(tl.where(row < j, c, 0.0))
+            # c[j:]^T A[j:]; c[:j]^T y, r_jj y_j = b_j - c[:j]^T y; and row j of both
+            s_a, p_a, s_b, p_b = sum_rows_of_four(
+                below * A, tl.where(row5 == j, A, 0.0), above * B, tl.where(row5 == j, B, 0.0)
+            )
+            alpha, beta = reflect(take_one(s_a, o, i, RN, TN), take_one(p_a, o, i, RN, TN))
+            alpha = matrices_to_vector(alpha)
+            beta = matrices_to_vector(beta)
+            y = columns_to_tile((p_b - s_b) * (1.0 / alpha))
+            B = tl.where((row5 == j) & (j < columns), y, B)
+            w = tl.where(column > j, (s_a - alpha * p_a) * beta, 0.0)
+            v = tl.where(row > j, c, tl.where(row == j, c - alpha, 0.0))
+            A -= rows_to_tile(v) * columns_to_tile(w)
+            A = tl.where(column5 == j, rows_to_tile(v * tl.sqrt(beta)), A)
     return A, B
 
 
 @triton.jit
-def apply_q(A, B, columns, row, RN: tl.constexpr, TN: tl.constexpr):
-    # Q B, from the reflectors that factor_and_solve_lower left below A's diagonal
+def apply_q(A, B, columns, RN: tl.constexpr, TN: tl.constexpr):
+    # Q B, from the reflectors that factor_and_solve_lower left in A
     last = tl.cdiv(columns, RN) - 1
     for step in range(0, last + 1):
         o = last - step
         for i in tl.static_range(RN - 1, -1, -1):
-            j = o * RN + i
-            c = take_column(A, o, i, RN, TN)
-            v = tl.where(row > j, c, tl.where(row == j, 1.0, 0.0).to(c.dtype))
-            tau = tl.where(j < columns, 2.0 / sum_vector(v * v), 0.0)
-            B = apply(v, v * matrices_to_vector(tau), B)
+            v = rows_to_tile(take_column(A, o, i, RN, TN))
+            B -= v * columns_to_tile(sum_rows(v * B))
     return B

@@ -15,8 +15,7 @@ from .householder import (
     scale_exactly,
     scaling,
     sum_rows,
-    tile_mask,
-    tile_offsets,
+    tile_elements,
 )
 
 SIZES = [
@@ -56,56 +55,55 @@ def tsqr_kernel(
     RN: tl.constexpr,
     RK: tl.constexpr,
     W: tl.constexpr,
-    TN: tl.constexpr,
     TM: tl.constexpr,
-    RESIDUALS: tl.constexpr,
+    TN: tl.constexpr,
 ):
     """Blocks of RM * TM rows of [A | B] become R and the top of Q^T B, `columns` rows each, in the stack
     (batch, columns + rhs, blocks * columns); what is left of B adds its squares to partials (batch, rhs, partials)."""
     i_program = tl.program_id(0).to(tl.int64)
     i_chunk = i_program % chunks
-    i_block = (i_program // chunks) * W + tl.arange(0, W)  # [W], over all matrices
-    i_matrix = i_block // blocks
-    i_block = i_block % blocks
-    inside = i_matrix < batch
-    i2 = i_matrix % group2
-    i1 = (i_matrix // group2) % group1
-    i0 = i_matrix // group2 // group1
-
+    first_block = (i_program // chunks) * W  # over all matrices
+    first_rhs = i_chunk * (RK * TN)
     row = row_index(RM, TM)
     column = column_index(RN, TN)
-    rhs_column = i_chunk * (RK * TN) + column_index(RK, TN)
-    first = i_block * (RM * TM)  # [W]
-    m_row = (row + first[None, :, None]) < rows  # [RM, W, TM]
 
-    a_base = i0 * a_stride0 + i1 * a_stride1 + i2 * a_stride2 + first * a_stride_row
-    o_a = tile_offsets(a_base, row, column, a_stride_row, a_stride_column)
-    m_a = tile_mask(inside, row, column, rows, columns) & rows_to_tile(m_row)
-    A = tl.load(a_ptr + o_a, mask=m_a, other=0.0)
-    b_base = i0 * b_stride0 + i1 * b_stride1 + i2 * b_stride2 + first * b_stride_row
-    o_b = tile_offsets(b_base, row, rhs_column, b_stride_row, b_stride_column)
-    m_b = tile_mask(inside, row, rhs_column, rows, rhs) & rows_to_tile(m_row)
-    B = tl.load(b_ptr + o_b, mask=m_b, other=0.0)
+    i_block, i_row, i_column = tile_elements(RM, RN, W, TM, TN)
+    i_block += first_block
+    i_matrix, i_block = i_block // blocks, i_block % blocks
+    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
+    a_row = i_block * (RM * TM) + i_row
+    o_a = i0 * a_stride0 + i1 * a_stride1 + i2 * a_stride2 + a_row * a_stride_row + i_column * a_stride_column
+    m_a = (i_matrix < batch) & (i_column < columns)
+    A = tl.reshape(tl.load(a_ptr + o_a, mask=m_a & (a_row < rows), other=0.0), (RM, RN, W, TM, TN))
+    o_r = ((i_matrix * (columns + rhs) + i_column) * blocks + i_block) * columns + i_row
+    # Every chunk makes R; the first one writes it.
+    m_r = m_a & (i_row < columns) & (i_column < tl.where(i_chunk == 0, columns, 0))
+
+    i_block, i_row, i_rhs = tile_elements(RM, RK, W, TM, TN)
+    i_block += first_block
+    i_rhs += first_rhs
+    i_matrix, i_block = i_block // blocks, i_block % blocks
+    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
+    b_row = i_block * (RM * TM) + i_row
+    o_b = i0 * b_stride0 + i1 * b_stride1 + i2 * b_stride2 + b_row * b_stride_row + i_rhs * b_stride_column
+    m_b = (i_matrix < batch) & (i_rhs < rhs)
+    B = tl.reshape(tl.load(b_ptr + o_b, mask=m_b & (b_row < rows), other=0.0), (RM, RK, W, TM, TN))
+    o_c = ((i_matrix * (columns + rhs) + columns + i_rhs) * blocks + i_block) * columns + i_row
 
     s_a = scaling(max_rows(exponent(A)), A.dtype)  # [RN, W, TN]
     A = A * columns_to_tile(power_of_two(s_a, A.dtype))
     s_b = scaling(max_rows(exponent(B)), B.dtype)  # [RK, W, TN]
     B = B * columns_to_tile(power_of_two(s_b, B.dtype))
-    A, B = factor(A, B, columns, row, RN, TN)
+    A, B, _ = factor(A, B, columns, row, RN, TN)
 
-    if RESIDUALS:
-        sum_squares = sum_rows(tl.where(rows_to_tile(row) >= columns, B * B, 0.0))  # [RK, W, TN]
-        sum_squares = scale_exactly(scale_exactly(sum_squares, -s_b), -s_b)
-        o_p = (i_matrix[None, :, None] * rhs + rhs_column) * partials + first_partial + i_block[None, :, None]
-        tl.store(partials_ptr + o_p, sum_squares, mask=inside[None, :, None] & (rhs_column < rhs))
+    sum_squares = sum_rows(tl.where(rows_to_tile(row) >= columns, B * B, 0.0))  # [RK, W, TN]
+    sum_squares = scale_exactly(scale_exactly(sum_squares, -s_b), -s_b)
+    r_block = first_block + tl.arange(0, W)[None, :, None]
+    r_rhs = first_rhs + column_index(RK, TN)
+    o_p = (r_block // blocks * rhs + r_rhs) * partials + first_partial + r_block % blocks
+    tl.store(partials_ptr + o_p, sum_squares, mask=(r_block // blocks < batch) & (r_rhs < rhs))
 
-    height = (blocks * columns).to(tl.int64)
-    base = i_matrix * (columns + rhs) * height + i_block * columns
-    R = tl.where(rows_to_tile(row) <= columns_to_tile(column), A, 0.0)
-    R = scale_exactly(R, -columns_to_tile(s_a))
-    o_r = tile_offsets(base, row, column, 1, height)
-    m_r = tile_mask(inside, row, column, tl.where(i_chunk == 0, columns, 0), columns)
-    tl.store(stack_ptr + o_r, R, mask=m_r)
-    C = scale_exactly(B, -columns_to_tile(s_b))
-    o_c = tile_offsets(base + columns * height, row, rhs_column, 1, height)
-    tl.store(stack_ptr + o_c, C, mask=tile_mask(inside, row, rhs_column, columns, rhs))
+    R = tl.where(rows_to_tile(row) <= columns_to_tile(column), scale_exactly(A, -columns_to_tile(s_a)), 0.0)
+    tl.store(stack_ptr + o_r, tl.reshape(R, (RM * RN * W * TM * TN,)), mask=m_r)
+    top = scale_exactly(B, -columns_to_tile(s_b))
+    tl.store(stack_ptr + o_c, tl.reshape(top, (RM * RK * W * TM * TN,)), mask=m_b & (i_row < columns))

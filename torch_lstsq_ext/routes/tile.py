@@ -16,7 +16,8 @@ out of X in two halves, since their product may lie outside the format.
 A zero column gives an exactly zero pivot and so a non-finite x in that matrix only. There is no pivot threshold: badly
 scaled columns of full rank are valid input.
 
-Limits: the tile must fit a program's registers (tiling.py). B has its own chunks, each of which factors A again.
+Limits: the tile must fit a program's registers (tiling.py). Columns of B that do not fit beside A go to further
+programs, each of which factors A again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def plan(problem: Problem, facts) -> Plan:
 
 def launch_tile(tile, tensors, shape, problem, a_strides, b_strides, groups=None, partials=0) -> Launch:
     """The launch that solves `problem` from a matrix of `shape`, in the tile's orientation, in `tensors`."""
-    chunks = math.ceil(problem.k / tile.rhs)
+    chunks = tile.chunks(problem.k)
     _, group1, group2 = groups or problem.groups
     return Launch(
         kernel="tile",

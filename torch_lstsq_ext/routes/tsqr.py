@@ -88,7 +88,7 @@ def plan(problem: Problem, facts) -> Plan:
         height = heights[level + 1]
         blocks = height // p.n
         stack_at = stacks_at[level % 2]
-        chunks = math.ceil(p.k / tile.rhs)
+        chunks = tile.chunks(p.k)
         sizes = (heights[level], p.n, p.k, p.batch, chunks, *groups[1:], blocks, partials, first_partial)
         launches.append(
             Launch(
@@ -96,7 +96,7 @@ def plan(problem: Problem, facts) -> Plan:
                 grid=math.ceil(p.batch * blocks / tile.w) * chunks,
                 tensors=(*tensors, stack_at, partials_at),
                 sizes=(*sizes, *a_strides, *b_strides),
-                constexprs={**tile.constexprs, "RESIDUALS": True},
+                constexprs=tile.constexprs,
                 num_warps=tile.num_warps,
             )
         )

@@ -44,12 +44,13 @@ def activate():
             "set it, or call activate() first"
         )
 
-    from torch_lstsq_ext import _simulator  # noqa: F401
+    from torch_lstsq_ext import _simulator, switch  # noqa: F401
 
     os.environ["TRITON_INTERPRET"] = "1"
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, device)
     torch.utils.generate_methods_for_privateuse1_backend()
+    switch.take_in_private_backend()
 
 
 def host_alias(tensor):
