@@ -26,10 +26,12 @@ OutResult lstsq_out(const at::Tensor& A, const at::Tensor& B, std::optional<doub
                     at::Tensor& solution, at::Tensor& residuals, at::Tensor& rank, at::Tensor& singular_values);
 
 // The Python function that solves: called with the geometry, the four tensors and their addresses, true if it did.
-// Keeps a reference. nullptr: none, so every call goes to stock.
-void set_solver(PyObject* solver);
+// set_eval_frame: Dynamo's; the solver runs without Dynamo looking on. Keeps references. nullptr: none, so every call
+// goes to stock.
+void set_solver(PyObject* solver, PyObject* set_eval_frame);
 
 // While on, calls of this thread go to stock. Returns what it was.
 bool set_bypass(bool on);
+bool is_bypassed();
 
 }  // namespace lstsq_ext

@@ -50,18 +50,24 @@ PyObject* with_key(PyObject*, PyObject* name) {
   return none();
 }
 
-PyObject* py_set_solver(PyObject*, PyObject* function) {
-  set_solver(function == Py_None ? nullptr : function);
+PyObject* py_set_solver(PyObject*, PyObject* arguments) {
+  PyObject *solver, *set_eval_frame;
+  if (!PyArg_ParseTuple(arguments, "OO", &solver, &set_eval_frame)) return nullptr;
+  const auto given = [](PyObject* object) { return object == Py_None ? nullptr : object; };
+  set_solver(given(solver), given(set_eval_frame));
   return none();
 }
 
 PyObject* py_set_bypass(PyObject*, PyObject* on) { return PyBool_FromLong(set_bypass(PyObject_IsTrue(on))); }
 
+PyObject* py_is_bypassed(PyObject*, PyObject*) { return PyBool_FromLong(is_bypassed()); }
+
 PyMethodDef methods[] = {
     {"enable", with_key<enable>, METH_O, "Answer lstsq and lstsq.out for a dispatch key."},
     {"disable", with_key<disable>, METH_O, "Restore what a dispatch key had before enable."},
-    {"set_solver", py_set_solver, METH_O, "The function that solves; None for none."},
+    {"set_solver", py_set_solver, METH_VARARGS, "The function that solves, None for none; Dynamo's set_eval_frame."},
     {"set_bypass", py_set_bypass, METH_O, "Send this thread's calls to stock; returns what it was."},
+    {"is_bypassed", py_is_bypassed, METH_NOARGS, "Whether this thread's calls go to stock."},
     {nullptr, nullptr, 0, nullptr},
 };
 

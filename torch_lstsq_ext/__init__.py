@@ -40,13 +40,13 @@ def _autoload() -> None:
         return
     try:
         from . import switch
-    except ImportError as error:
+
+        switch.enable()
+    except Exception as error:  # whatever is wrong with this package, torch must import
         import warnings
 
         warnings.warn(
-            f"torch_lstsq_ext was built for another torch and stays off; reinstall it ({error})",
+            f"torch_lstsq_ext stays off: it does not fit this torch, reinstall it ({type(error).__name__}: {error})",
             RuntimeWarning,
             stacklevel=2,
         )
-        return
-    switch.enable()

@@ -42,8 +42,11 @@ class Explanation:
 
 
 def explain(A: torch.Tensor, B: torch.Tensor) -> Explanation:
-    """Which route torch.linalg.lstsq(A, B) takes. A (..., m, n), B (..., m, k) or (..., m). Solves nothing."""
-    from . import switch
+    """Which route torch.linalg.lstsq(A, B) takes. A (..., m, n), B (..., m, k) or (..., m). Solves nothing.
+
+    For arguments that torch.linalg.lstsq accepts; it does not check what lstsq checks.
+    """
+    from . import _C, switch
 
     def stock(reason: str, problem=None, vendor=None) -> Explanation:
         return Explanation(problem, str(A.device), vendor, None, reason)
@@ -51,7 +54,7 @@ def explain(A: torch.Tensor, B: torch.Tensor) -> Explanation:
     dtype = str(A.dtype).removeprefix("torch.")
     if dtype not in ITEM_BYTES:
         return stock(f"{dtype} has no route")
-    if not switch.is_enabled():
+    if not switch.is_enabled() or _C.is_bypassed():
         return stock("disabled")
     if A.device.type not in ("cuda", torch._C._get_privateuse1_backend_name()):
         return stock(f"device type {A.device.type} is not served")

@@ -6,7 +6,7 @@ covers a problem answers it; a problem that none covers goes to stock.
 
 from __future__ import annotations
 
-from .problem import Problem
+from .problem import ITEM_BYTES, Problem
 from .routes import tile, tsqr
 from .routes.steps import Plan
 
@@ -24,6 +24,8 @@ def make_plan(problem: Problem, facts) -> Plan | None:
 
     NotImplementedError where the device cannot do the problem's data type at all.
     """
+    if problem.dtype not in ITEM_BYTES:
+        return None
     if problem.dtype == "float64" and not facts.fp64:
         raise NotImplementedError(facts.fp64_error)
     for _, route in ROUTES:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# c10::ScalarType of the data types that the routes solve.
-DTYPES = {6: "float32", 7: "float64"}
+# c10::ScalarType
+DTYPES = {6: "float32", 7: "float64", 9: "complex64", 10: "complex128"}
+# The data types that the routes solve
 ITEM_BYTES = {"float32": 4, "float64": 8}
 
 

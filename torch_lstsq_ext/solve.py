@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections import Counter
 
@@ -21,6 +22,8 @@ _prepared: dict[tuple[int, ...], Prepared | None] = {}
 _facts: dict[torch.device, object] = {}
 _counts: Counter[str] = Counter()
 _said: set[object] = set()
+# Triton's interpreter patches triton.language for the length of a call: one thread at a time.
+_interpreter = threading.Lock()
 
 
 def counts() -> dict[str, int]:
@@ -77,7 +80,7 @@ class Prepared:
                 import numpy
 
                 # Lanes outside a matrix divide by its zeros: nothing to tell the user.
-                with numpy.errstate(all="ignore"):
+                with _interpreter, numpy.errstate(all="ignore"):
                     runner.run(tensors, given)
             else:
                 runner.run(tensors, given)

@@ -13,6 +13,11 @@ _lock = threading.Lock()
 _enabled = False
 
 
+def _set_solver(solver) -> None:
+    dynamo = getattr(torch._C, "_dynamo", None)
+    _C.set_solver(solver, dynamo and dynamo.eval_frame.set_eval_frame)
+
+
 def _solver(*arguments) -> bool:
     # The first call brings in Triton; later ones go straight to solve.answer.
     try:
@@ -21,14 +26,14 @@ def _solver(*arguments) -> bool:
     except ImportError as error:
         import warnings
 
-        _C.set_solver(None)
+        _C.set_solver(None, None)
         warnings.warn(
             f"torch_lstsq_ext: no usable triton ({error}); torch.linalg.lstsq stays stock",
             RuntimeWarning,
             stacklevel=2,
         )
         return False
-    _C.set_solver(answer)
+    _set_solver(answer)
     return answer(*arguments)
 
 
@@ -44,7 +49,7 @@ def enable() -> None:
     global _enabled
     with _lock:
         if not _enabled:
-            _C.set_solver(_solver)
+            _set_solver(_solver)
         _C.enable("CUDA")
         if _private_backend_is_ours():
             _C.enable("PrivateUse1")

@@ -6,8 +6,8 @@ shorter by the ratio of a block's height to n; when one program can hold it, rou
     [A1 | B1]   [R1 | C1]
     [A2 | B2] -> [R2 | C2] -> ... -> X,    residual = sum of the squares left behind by every block
 Every level is an orthogonal transformation, so the whole is as backward stable as one Householder QR, and the order of
-the sums is fixed by the shape: the same call gives the same bits. Demmel, Grigori, Hoemmen, Langou, Communication-optimal
-parallel and sequential QR and LU factorizations, SIAM J. Sci. Comput. 34 (2012).
+the sums is fixed by the shape: the same call gives the same bits. Demmel, Grigori, Hoemmen, Langou,
+Communication-optimal parallel and sequential QR and LU factorizations, SIAM J. Sci. Comput. 34 (2012).
 
 Limits: m > n, and a block of at least 2 n rows must fit a program's registers (tiling.py), so n <= 128 in float32 and
 n <= 64 in float64.

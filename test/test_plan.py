@@ -1,0 +1,133 @@
+"""plan.py, routes/ and tiling.py: pure functions, no device."""
+
+import ast
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from torch_lstsq_ext import tiling
+from torch_lstsq_ext.devices import hygon, iluvatar, metax, nvidia
+from torch_lstsq_ext.plan import ROUTES, make_plan
+from torch_lstsq_ext.problem import Problem
+from torch_lstsq_ext.routes.steps import WORKSPACE_ALIGNMENT
+
+PACKAGE = Path(tiling.__file__).parent
+PROFILES = {module.__name__.rpartition(".")[2]: module.FACTS for module in (nvidia, metax, iluvatar, hygon)}
+SHAPES = [
+    (1, 1, 1, 1), (1, 3, 2, 10**6), (65536, 6, 3, 1), (512, 6, 7, 1), (32, 3, 128, 128), (1, 256, 32, 1),
+    (8, 64, 256, 1), (64, 72, 72, 72), (1, 128, 128, 1), (1, 129, 128, 1), (3, 1000, 17, 5), (1, 1 << 20, 64, 1),
+    (1, 10**6, 2, 1), (64, 2048, 16, 1), (1, 131072, 128, 1), (200000, 4, 4, 1),
+]  # fmt: skip
+
+
+def shape_id(shape):
+    return "x".join(map(str, shape))
+
+
+def planned(facts, shape, dtype):
+    batch, m, n, k = shape
+    problem = Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, batch))
+    return problem, make_plan(problem, facts)
+
+
+@pytest.fixture(params=PROFILES, ids=str)
+def facts(request):
+    return PROFILES[request.param]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_id)
+def test_a_plan_covers_the_problem_within_the_profile(facts, shape, dtype):
+    if dtype == "float64" and not facts.fp64:
+        with pytest.raises(NotImplementedError, match="float64"):
+            planned(facts, shape, dtype)
+        return
+    problem, plan = planned(facts, shape, dtype)
+    if plan is None:
+        assert min(problem.m, problem.n) > 32, "small problems never go to stock"
+        return
+    for launch in plan.launches:
+        c = launch.constexprs
+        assert all(c[name] == tiling.power_of_two_ceil(c[name]) for name in ("RM", "RN", "RK", "W", "TN", "TM"))
+        assert launch.num_warps * facts.warp_size <= facts.threads_per_block
+        assert c["RM"] * (c["RN"] + c["RK"]) * problem.item_bytes <= 4 * tiling.WORDS_A_THREAD
+        assert c["RN"] * c["TN"] >= min(problem.m, problem.n)
+        assert 0 < launch.grid < 2**31
+        assert all(not isinstance(t, int) or 0 <= t < plan.workspace for t in launch.tensors)
+    last = plan.launches[-1]
+    c = last.constexprs
+    assert last.kernel == "tile"
+    assert c["RM"] * c["TM"] >= last.sizes[0], "the last tile holds all rows that are left"
+    assert last.grid == math.ceil(problem.batch / c["W"]) * math.ceil(problem.k / (c["RK"] * c["TN"]))
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s[1] > 4096], ids=shape_id)
+def test_tsqr_levels_hand_on_every_row(shape):
+    problem, plan = planned(nvidia.FACTS, shape, "float32")
+    assert plan.route == "tsqr"
+    rows, first_partial = problem.m, 0
+    buffers = []
+    for launch in plan.launches[:-1]:
+        c, sizes = launch.constexprs, dict(zip(("rows", "n", "k", "batch", "chunks", "g1", "g2"), launch.sizes))
+        blocks, partials, first = launch.sizes[7:10]
+        assert sizes["rows"] == rows
+        assert blocks == math.ceil(rows / (c["RM"] * c["TM"]))
+        assert first == first_partial
+        stack, partial_buffer = launch.tensors[2:]
+        length = problem.batch * (problem.n + problem.k) * blocks * problem.n
+        assert stack % WORKSPACE_ALIGNMENT == 0
+        assert stack + length <= plan.workspace
+        assert partial_buffer + problem.batch * problem.k * partials <= stack
+        assert not buffers or buffers[-1] != stack, "a level must not write what it reads"
+        buffers.append(stack)
+        rows, first_partial = blocks * problem.n, first_partial + blocks
+    assert plan.launches[-1].sizes[0] == rows
+    assert first_partial == partials
+
+
+def test_two_stacks_do_not_overlap():
+    problem, plan = planned(nvidia.FACTS, (1, 1 << 20, 64, 1), "float32")
+    first, second = plan.launches[0], plan.launches[1]
+    length = problem.batch * (problem.n + problem.k) * first.sizes[7] * problem.n
+    assert first.tensors[2] + length <= second.tensors[2]
+
+
+def test_the_first_route_that_covers_answers():
+    for shape in SHAPES:
+        problem, plan = planned(nvidia.FACTS, shape, "float32")
+        covering = [name for name, route in ROUTES if route.covers(problem, nvidia.FACTS)]
+        assert (plan.route if plan else None) == (covering[0] if covering else None)
+
+
+def test_float64_on_a_device_without_it_says_what_to_do():
+    with pytest.raises(NotImplementedError) as caught:
+        planned(iluvatar.FACTS, (1, 8, 3, 1), "float64")
+    assert "float32" in str(caught.value)
+
+
+def test_fewer_threads_a_block_means_smaller_tiles():
+    narrow = replace(nvidia.FACTS, threads_per_block=128)
+    for shape in SHAPES:
+        _, plan = planned(narrow, shape, "float32")
+        assert plan is None or all(launch.num_warps <= 4 for launch in plan.launches)
+
+
+@pytest.mark.parametrize(
+    "path", ["plan.py", "problem.py", "tiling.py", *(f"routes/{n}.py" for n in ("steps", "tile", "tsqr"))]
+)
+def test_planning_imports_neither_torch_nor_triton(path):
+    imported = set()
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            imported.add(node.module.partition(".")[0])
+    assert not imported & {"torch", "triton"}
+
+
+def test_routes_are_symmetric():
+    """A route is a file in routes/ and one row of the table."""
+    files = {path.stem for path in (PACKAGE / "routes").glob("*.py")} - {"__init__", "steps"}
+    assert {name for name, _ in ROUTES} == files
