@@ -16,4 +16,4 @@ else
 fi
 
 workers=$(nproc)
-python -m pytest -n $((workers < 8 ? workers : 8)) "$@"
+python -m pytest -n $((workers < 16 ? workers : 16)) "$@"

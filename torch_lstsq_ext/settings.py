@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .devices.vendors import VENDOR_NAMES
+
 MODES = ("0", "1", "auto")
-VENDORS = ("metax", "iluvatar", "hygon", "nvidia")
 LOG_LEVELS = ("0", "1")
 
 
 @dataclass(frozen=True)
 class Settings:
     mode: str = "auto"  # one of MODES
-    vendor: str | None = None  # one of VENDORS
+    vendor: str | None = None  # one of VENDOR_NAMES
     log: bool = False
 
 
@@ -35,7 +36,7 @@ def read(environment=os.environ) -> Settings:
     """The settings that `environment` asks for. ValueError, naming the allowed values, for any other."""
     return Settings(
         mode=_choice(environment, "TORCH_LSTSQ_EXT", MODES, "auto"),
-        vendor=_choice(environment, "TORCH_LSTSQ_EXT_VENDOR", VENDORS, None),
+        vendor=_choice(environment, "TORCH_LSTSQ_EXT_VENDOR", VENDOR_NAMES, None),
         log=_choice(environment, "TORCH_LSTSQ_EXT_LOG", LOG_LEVELS, "0") == "1",
     )
 

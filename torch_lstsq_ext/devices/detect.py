@@ -7,17 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from . import generic, hygon, iluvatar, metax, nvidia, simulator
+from . import generic, simulator
 from .facts import Facts
-
-# In the order in which they are tried: the first three imitate CUDA, so NVIDIA comes last.
-VENDORS = {
-    "metax": metax,
-    "iluvatar": iluvatar,
-    "hygon": hygon,
-    "nvidia": nvidia,
-}
-VENDOR_NAMES = tuple(VENDORS)
+from .vendors import VENDOR_NAMES, VENDORS
 
 _PROFILES = {"simulator": simulator, **VENDORS, "generic": generic}
 
