@@ -177,7 +177,7 @@ def test_operators_of_the_cpu(dtype):
 def test_devices_do_not_mix():
     x = torch.ones(3, 3, device=DEVICE)
     for operation in (torch.add, torch.mm, torch.linalg.lstsq):
-        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        with pytest.raises(RuntimeError, match="to be on the same device"):
             operation(x, torch.ones(3, 3))
     assert (x + torch.tensor(1.0)).sum().item() == 18
     assert x[torch.tensor([0, 2])].shape == (2, 3)
@@ -352,9 +352,10 @@ def test_generic_device_tests():
     code = """
 from torch_lstsq_ext import simulator
 simulator.activate()
+import unittest
 import torch
 from torch.testing._internal.common_device_type import instantiate_device_type_tests
-from torch.testing._internal.common_utils import TestCase, run_tests
+from torch.testing._internal.common_utils import TestCase
 
 class TestDevice(TestCase):
     def test_sum(self, device):
@@ -363,7 +364,7 @@ class TestDevice(TestCase):
 
 instantiate_device_type_tests(TestDevice, globals(), only_for=("simulator",))
 assert "TestDeviceSIMULATOR" in globals() or "TestDevicePRIVATEUSE1" in globals()
-run_tests(argv=["x"])
+unittest.main(argv=["x"])
 """
     process = run_python(code)
     assert process.returncode == 0 and "Ran 1 test" in process.stderr, process.stderr

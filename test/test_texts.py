@@ -135,7 +135,7 @@ torch_lstsq_ext._autoload()
 """
         self.assertExpectedInline(
             self.shown(code, prologue="import torch\n", TORCH_DEVICE_BACKEND_AUTOLOAD="0"),
-            """torch_lstsq_ext was built for another torch and stays off; reinstall it (import of torch_lstsq_ext._C halted; None in sys.modules)""",
+            """torch_lstsq_ext stays off: it does not fit this torch, reinstall it (ModuleNotFoundError: import of torch_lstsq_ext._C halted; None in sys.modules)""",
         )
 
 
