@@ -11,7 +11,7 @@ from torch_lstsq_ext import tiling
 from torch_lstsq_ext.devices import hygon, iluvatar, metax, nvidia
 from torch_lstsq_ext.plan import ROUTES, make_plan
 from torch_lstsq_ext.problem import Problem
-from torch_lstsq_ext.routes.steps import WORKSPACE_ALIGNMENT
+from torch_lstsq_ext.routes.steps import WORKSPACE_ALIGNMENT, Piece
 
 PACKAGE = Path(tiling.__file__).parent
 PROFILES = {module.__name__.rpartition(".")[2]: module.FACTS for module in (nvidia, metax, iluvatar, hygon)}
@@ -55,7 +55,7 @@ def test_a_plan_covers_the_problem_within_the_profile(facts, shape, dtype):
         assert c["RM"] * (c["RN"] + c["RK"]) * problem.item_bytes <= 4 * tiling.WORDS_A_THREAD
         assert c["RN"] * c["TN"] >= min(problem.m, problem.n)
         assert 0 < launch.grid < 2**31
-        assert all(not isinstance(t, int) or 0 <= t < plan.workspace for t in launch.tensors)
+        assert all(0 <= t.start < plan.workspace for t in launch.tensors if isinstance(t, Piece))
     last = plan.launches[-1]
     c = last.constexprs
     assert last.kernel == "tile"
@@ -76,10 +76,9 @@ def test_tsqr_levels_hand_on_every_row(shape):
         assert blocks == math.ceil(rows / (c["RM"] * c["TM"]))
         assert first == first_partial
         stack, partial_buffer = launch.tensors[2:]
-        length = problem.batch * (problem.n + problem.k) * blocks * problem.n
-        assert stack % WORKSPACE_ALIGNMENT == 0
-        assert stack + length <= plan.workspace
-        assert partial_buffer + problem.batch * problem.k * partials <= stack
+        assert stack.start % WORKSPACE_ALIGNMENT == 0
+        assert stack.at(problem.batch * (problem.n + problem.k) * blocks * problem.n).start <= plan.workspace
+        assert partial_buffer.at(problem.batch * problem.k * partials).start <= stack.start
         assert not buffers or buffers[-1] != stack, "a level must not write what it reads"
         buffers.append(stack)
         rows, first_partial = blocks * problem.n, first_partial + blocks
@@ -91,7 +90,7 @@ def test_two_stacks_do_not_overlap():
     problem, plan = planned(nvidia.FACTS, (1, 1 << 20, 64, 1), "float32")
     first, second = plan.launches[0], plan.launches[1]
     length = problem.batch * (problem.n + problem.k) * first.sizes[7] * problem.n
-    assert first.tensors[2] + length <= second.tensors[2]
+    assert first.tensors[2].at(length).start <= second.tensors[2].start
 
 
 def test_the_first_route_that_covers_answers():

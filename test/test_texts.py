@@ -15,6 +15,7 @@ import torch_lstsq_ext
 from torch_lstsq_ext.explanation import Explanation
 from torch_lstsq_ext.problem import Problem
 from torch_lstsq_ext.routes.steps import Launch, Plan
+from torch_lstsq_ext.tiling import Tile
 
 
 def neutral(text: str) -> str:
@@ -173,10 +174,10 @@ torch_lstsq_ext: 1x7x3, 1, float32 on <vendor>: stock
 class TestExplain(TestCase):
     def test_a_plan(self):
         """A made-up plan, so that tuning changes nothing here."""
-        tile = {"RM": 8, "RN": 2, "RK": 1, "W": 4, "TN": 2, "TM": 32}
+        tile = Tile(rm=8, rn=2, rk=1, w=1, tm=32, tn=2, num_warps=2)
         launches = [
-            Launch("tsqr", 4096, (), (), {**tile, "W": 1}, num_warps=2),
-            Launch("tile", 1, (), (), tile, num_warps=8),
+            Launch("tsqr", 4096, (), (), {}, num_warps=2, note=str(tile)),
+            Launch("tile", 1, (), (), {}, num_warps=8),
         ]
         problem = Problem(m=2**20, n=4, k=3, dtype="float64", groups=(2, 3, 5))
         plan = Plan("tsqr", tuple(launches), workspace=1000)
@@ -189,8 +190,8 @@ class TestExplain(TestCase):
             """\
 30x1048576x4, 3, float64 on cuda:0: tsqr (profile nvidia)
   tsqr_kernel: 4096 programs of 2 warps, tile 256 x (4 + 2), 1 a program
-  tile_kernel: 1 programs of 8 warps, tile 256 x (4 + 2), 4 a program
-  workspace: 8000 bytes
+  tile_kernel: 1 programs of 8 warps
+  workspace: 1000 bytes
 30x1048576x4, 3, float64 on cuda:0: stock (no route covers this shape)""",
         )
 

@@ -31,13 +31,9 @@ class Explanation:
         lines = [f"{what}: {self.route} ({self.reason})"]
         if self.plan:
             for launch in self.plan.launches:
-                c = launch.constexprs
-                lines.append(
-                    f"  {launch.kernel}_kernel: {launch.grid} programs of {launch.num_warps} warps, "
-                    f"tile {c['RM'] * c['TM']} x ({c['RN'] * c['TN']} + {c['RK'] * c['TN']}), "
-                    f"{c['W']} a program"
-                )
-            lines.append(f"  workspace: {self.plan.workspace * self.problem.item_bytes} bytes")
+                what = f"{launch.grid} programs of {launch.num_warps} warps"
+                lines.append(f"  {launch.kernel}_kernel: {', '.join(filter(None, (what, launch.note)))}")
+            lines.append(f"  workspace: {self.plan.workspace} bytes")
         return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from . import settings
 from .devices.detect import facts_for
 from .plan import STOCK, make_plan
 from .problem import Problem, from_geometry
-from .routes.steps import RESIDUALS, A, B, Plan, X
+from .routes.steps import RESIDUALS, A, B, Piece, Plan, X
 
 # Geometries whose launches are kept ready. Beyond it the oldest go.
 PREPARED_LIMIT = 1024
@@ -62,20 +62,20 @@ class Prepared:
 
     def run(self, A_, B_, X_, residuals, a, b, x, r) -> None:
         addresses = {A: a, B: b, X: x, RESIDUALS: r}
-        work = None
+        work = base = None
         if self.workspace:
             with torch._C.DisableTorchFunction():
-                work = torch.empty(self.workspace, dtype=X_.dtype, device=X_.device)
-                base, size = work.data_ptr(), work.element_size()
-        for runner, names in self.steps:
+                work = torch.empty(self.workspace, dtype=torch.uint8, device=X_.device)
+                base = work.data_ptr()
+        for runner, places in self.steps:
 
-            def tensors(names=names):
+            def tensors(places=places):
                 with torch._C.DisableTorchFunction():
                     named = {A: A_, B: B_, X: X_, RESIDUALS: residuals}
-                    found = [work[name:] if isinstance(name, int) else named[name] for name in names]
+                    found = [_view(work, place) if isinstance(place, Piece) else named[place] for place in places]
                     return _on_host(found) if self.interpreted else found
 
-            given = [base + name * size if isinstance(name, int) else addresses[name] for name in names]
+            given = [base + place.start if isinstance(place, Piece) else addresses[place] for place in places]
             if self.interpreted:
                 import numpy
 
@@ -84,6 +84,10 @@ class Prepared:
                     runner.run(tensors, given)
             else:
                 runner.run(tensors, given)
+
+
+def _view(work: torch.Tensor, piece: Piece) -> torch.Tensor:
+    return work[piece.start :].view(getattr(torch, piece.dtype))
 
 
 def _on_host(tensors):

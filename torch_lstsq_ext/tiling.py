@@ -39,6 +39,9 @@ class Tile:
     def constexprs(self) -> dict[str, int]:
         return {"RM": self.rm, "RN": self.rn, "RK": self.rk, "W": self.w, "TM": self.tm, "TN": self.tn}
 
+    def __str__(self) -> str:
+        return f"tile {self.rows} x ({self.rn * self.tn} + {self.rk * self.tn}), {self.w} a program"
+
     def chunks(self, rhs: int) -> int:
         """Programs over which `rhs` columns of B are spread, each with all of A."""
         return math.ceil(rhs / (self.rk * self.tn))

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ..problem import ITEM_BYTES
 
 A, B, X, RESIDUALS = "A", "B", "X", "residuals"
-# A launch's tensor argument: one of the names above, or an offset in elements into the plan's workspace.
-Buffer = "str | int"
 
-WORKSPACE_ALIGNMENT = 64  # elements, so that every piece starts on 16 bytes
+WORKSPACE_ALIGNMENT = 256  # bytes
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A place in the plan's workspace: `start` in bytes, the type of what lies there."""
+
+    start: int
+    dtype: str
+
+    def at(self, elements: int) -> Piece:
+        return Piece(self.start + elements * ITEM_BYTES[self.dtype], self.dtype)
 
 
 @dataclass(frozen=True)
@@ -18,29 +29,29 @@ class Launch:
 
     kernel: str  # a name in kernels.KERNELS
     grid: int
-    tensors: tuple[Buffer, ...]
+    tensors: tuple[str | Piece, ...]  # A, B, X, RESIDUALS or places in the workspace
     sizes: tuple[int, ...]
-    constexprs: Mapping[str, int | bool]
+    constexprs: Mapping[str, int | bool | str]
     num_warps: int
+    note: str = ""  # for explain()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A route's answer to a problem. workspace: elements of the problem's dtype."""
+    """A route's answer to a problem. workspace: bytes."""
 
     route: str
     launches: tuple[Launch, ...]
     workspace: int = 0
-    notes: tuple[str, ...] = field(default=())
 
 
 class Workspace:
-    """Hands out aligned pieces of one buffer."""
+    """Hands out aligned pieces of one buffer. size: bytes so far."""
 
     def __init__(self) -> None:
         self.size = 0
 
-    def take(self, elements: int) -> int:
-        start = self.size
-        self.size += -(-elements // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
-        return start
+    def take(self, elements: int, dtype: str) -> Piece:
+        piece = Piece(self.size, dtype)
+        self.size += -(-elements * ITEM_BYTES[dtype] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        return piece

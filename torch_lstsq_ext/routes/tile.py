@@ -72,4 +72,5 @@ def launch_tile(tile, tensors, shape, problem, a_strides, b_strides, groups=None
             "PARTIALS": partials > 0,
         },
         num_warps=tile.num_warps,
+        note=str(tile),
     )

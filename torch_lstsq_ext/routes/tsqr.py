@@ -75,9 +75,9 @@ def plan(problem: Problem, facts) -> Plan:
     partials = sum(height // p.n for height in heights[1:])
 
     workspace = Workspace()
-    partials_at = workspace.take(p.batch * p.k * partials)
+    partials_at = workspace.take(p.batch * p.k * partials, p.dtype)
     # A level reads one stack and writes the next: two buffers take turns.
-    stacks_at = [workspace.take(p.batch * (p.n + p.k) * height) for height in heights[1:3]]
+    stacks_at = [workspace.take(p.batch * (p.n + p.k) * height, p.dtype) for height in heights[1:3]]
 
     launches = []
     tensors, groups = (A, B), p.groups
@@ -98,10 +98,11 @@ def plan(problem: Problem, facts) -> Plan:
                 sizes=(*sizes, *a_strides, *b_strides),
                 constexprs=tile.constexprs,
                 num_warps=tile.num_warps,
+                note=str(tile),
             )
         )
         first_partial += blocks
-        tensors, groups = (stack_at, stack_at + p.n * height), (1, 1, p.batch)
+        tensors, groups = (stack_at, stack_at.at(p.n * height)), (1, 1, p.batch)
         a_strides = b_strides = (0, 0, (p.n + p.k) * height, 1, height)
     launches.append(
         launch_tile(
