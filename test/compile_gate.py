@@ -20,8 +20,9 @@ from triton.compiler import ASTSource
 from torch_lstsq_ext.kernels import KERNELS
 from torch_lstsq_ext.plan import make_plan
 from torch_lstsq_ext.problem import Problem
+from torch_lstsq_ext.routes.steps import Piece
 
-# (batch, m, n, k): both kernels, both orientations, matrices of a lane, a warp and many warps, and the largest tiles.
+# (batch, m, n, k): every route, both orientations, matrices of a lane, a warp and many warps, and the largest tiles.
 SHAPES = [
     (65536, 6, 3, 1),
     (65536, 32, 16, 1),
@@ -29,6 +30,8 @@ SHAPES = [
     (1, 4096, 8, 1),
     (1, 1 << 16, 64, 3),
     (1, 1 << 14, 128, 1),
+    (1, 4096, 512, 64),
+    (1, 512, 1024, 1),
 ]
 TARGETS = {
     "nvidia": GPUTarget("cuda", 90, 32),
@@ -36,14 +39,14 @@ TARGETS = {
     "iluvatar": GPUTarget("hip", "gfx90a", 64),
     "hygon": GPUTarget("hip", "gfx942", 64),
 }
-POINTERS = {"float32": "*fp32", "float64": "*fp64"}
+POINTERS = {"float32": "*fp32", "float64": "*fp64", "int32": "*i32"}
 
 
 def launches(facts):
     found = {}
     for batch, m, n, k in SHAPES:
         for dtype in ["float32", "float64"] if facts.fp64 else ["float32"]:
-            plan = make_plan(Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, batch)), facts)
+            plan = make_plan(Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, batch), a_strides=(n, 1)), facts)
             for launch in plan.launches if plan else ():
                 key = (launch.kernel, dtype, launch.num_warps, *launch.constexprs.items())
                 found[key] = (dtype, launch)
@@ -67,11 +70,13 @@ def scratch_bytes(compiled, target) -> int:
 def compile_launch(dtype, launch, target):
     kernel = KERNELS[launch.kernel]
     names = kernel.arg_names
-    signature = {n: POINTERS[dtype] if n.endswith("_ptr") else "i32" for n in names}
+    pointers = [n for n in names if n.endswith("_ptr")]
+    types = [place.dtype if isinstance(place, Piece) else dtype for place in launch.tensors]
+    signature = {**dict.fromkeys(names, "i32"), **{n: POINTERS[type_] for n, type_ in zip(pointers, types)}}
     signature.update(dict.fromkeys(launch.constexprs, "constexpr"))
     aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if n.endswith("_ptr")}
     source = ASTSource(kernel, signature, constexprs=dict(launch.constexprs), attrs=aligned)
-    options = {"num_warps": launch.num_warps, "num_stages": 1, "enable_fp_fusion": True}
+    options = {"num_warps": launch.num_warps, "num_stages": launch.num_stages, "enable_fp_fusion": True}
     return triton.compile(source, target=target, options=options)
 
 

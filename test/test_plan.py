@@ -11,6 +11,7 @@ from torch_lstsq_ext import tiling
 from torch_lstsq_ext.devices import hygon, iluvatar, metax, nvidia
 from torch_lstsq_ext.plan import ROUTES, make_plan
 from torch_lstsq_ext.problem import Problem
+from torch_lstsq_ext.routes import compact_wy
 from torch_lstsq_ext.routes.steps import WORKSPACE_ALIGNMENT, Piece
 
 PACKAGE = Path(tiling.__file__).parent
@@ -45,8 +46,9 @@ def test_a_plan_covers_the_problem_within_the_profile(facts, shape, dtype):
             planned(facts, shape, dtype)
         return
     problem, plan = planned(facts, shape, dtype)
-    if plan is None:
-        assert min(problem.m, problem.n) > 32, "small problems never go to stock"
+    assert plan is not None
+    if plan.route == "compact_wy":
+        assert min(problem.m, problem.n) > 32, "small problems take one launch"
         return
     for launch in plan.launches:
         c = launch.constexprs
@@ -86,6 +88,48 @@ def test_tsqr_levels_hand_on_every_row(shape):
     assert first_partial == partials
 
 
+@pytest.mark.parametrize("height, tree_height", [(64, 64), (256, 64), (64, 512), (1024, 128)])
+@pytest.mark.parametrize("rows", [1, 5, 64, 65, 69, 96, 97, 1000, 4096, 100_001])
+def test_levels_annihilate_all_but_one_triangle(rows, height, tree_height):
+    """Follows the rows that are left: each block keeps its first PANEL."""
+    left = list(range(rows))
+    for i, level in enumerate(compact_wy.levels(rows, height, tree_height)):
+        size = tree_height if i else height
+        assert level.stack_rows == len(left)
+        assert level.blocks == -(-len(left) // size)
+        P = compact_wy.PANEL
+        assert left == [s // P * level.stride + s % P for s in range(len(left))]
+        left = [row for first in range(0, len(left), size) for row in left[first : first + size][:P]]
+    assert len(left) == min(rows, compact_wy.PANEL)
+
+
+@pytest.mark.parametrize("shape", [(8192, 8192, 1), (1024, 2048, 1), (131072, 256, 1), (4096, 256, 1024)], ids=shape_id)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compact_wy_takes_the_memory_of_the_problem(facts, shape, dtype):
+    m, n, k = shape
+    problem = Problem(m=m, n=n, k=k, dtype=dtype, a_strides=(n, 1), b_strides=(k, 1))
+    plan = compact_wy.plan(problem, facts)
+    words = plan.workspace / problem.item_bytes
+    # For m < n every T is kept
+    share_of_t = 0.0 if m >= n else 0.15
+    assert words <= max(m, n) * (min(m, n) * (1 + share_of_t) + k) * 1.05 + 1e5
+    for launch in plan.launches:
+        assert all(0 <= t.start < plan.workspace for t in launch.tensors if isinstance(t, Piece))
+        assert 0 < launch.grid < 2**31
+        assert launch.num_warps <= facts.max_warps
+
+
+def test_a_profile_decides_how_products_are_formed():
+    problem = Problem(m=512, n=512, k=32, dtype="float64", a_strides=(512, 1), b_strides=(1, 1))
+    for facts, expected in ((nvidia.FACTS, True), (metax.FACTS, False), (hygon.FACTS, False)):
+        used = {launch.constexprs["USE_DOT"] for launch in compact_wy.plan(problem, facts).launches
+                if "USE_DOT" in launch.constexprs}  # fmt: skip
+        assert used == {expected}
+    single = compact_wy.plan(replace(problem, dtype="float32"), metax.FACTS)
+    dots = [launch for launch in single.launches if launch.constexprs.get("USE_DOT")]
+    assert dots and all(launch.num_stages == 1 for launch in dots)
+
+
 def test_two_stacks_do_not_overlap():
     problem, plan = planned(nvidia.FACTS, (1, 1 << 20, 64, 1), "float32")
     first, second = plan.launches[0], plan.launches[1]
@@ -114,7 +158,7 @@ def test_fewer_threads_a_block_means_smaller_tiles():
 
 
 @pytest.mark.parametrize(
-    "path", ["plan.py", "problem.py", "tiling.py", *(f"routes/{n}.py" for n in ("steps", "tile", "tsqr"))]
+    "path", ["plan.py", "problem.py", "tiling.py", *(f"routes/{n}.py" for n in ("steps", "compact_wy", "tile", "tsqr"))]
 )
 def test_planning_imports_neither_torch_nor_triton(path):
     imported = set()

@@ -153,7 +153,7 @@ solve(50, 6, 3)
 solve(6, 3, dtype=torch.float64)
 solve(20000, 2)
 from torch_lstsq_ext import solve as module
-module.make_plan = lambda problem, facts: None
+module.make_plan = lambda problem, facts, allowed: None
 solve(7, 3)
 """
         done = python(code, TORCH_LSTSQ_EXT_LOG="1")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .plan import STOCK, make_plan
+from .plan import STOCK
 from .problem import ITEM_BYTES, Problem
 from .routes.steps import Plan
 
@@ -60,16 +60,28 @@ def explain(A: torch.Tensor, B: torch.Tensor) -> Explanation:
     if not vector:
         batch = torch.broadcast_shapes(A.shape[:-2], B.shape[: A.dim() - 2])
     count = math.prod(batch)
-    problem = Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, count))
+    # As far as a plan depends on them: whether matrices share A
+    shared = math.prod(A.shape[:-2]) == 1 or not any(A.stride()[:-2])
+    problem = Problem(
+        m=m,
+        n=n,
+        k=k,
+        dtype=dtype,
+        groups=(1, 1, count),
+        a_batch_strides=(0, 0, 0 if shared else m * n),
+        a_strides=A.stride()[-2:],
+        b_batch_strides=(0, 0, m * k),
+        b_strides=(k, 1),
+    )
     if 0 in (m, n, k, count):
         return stock("empty, answered without a kernel", problem)
 
-    from .solve import device_facts, is_served
+    from .solve import device_facts, is_served, plan_for
 
     facts = device_facts(A.device)
     if not is_served(facts):
         return stock(f"mode auto serves recognised devices, and this one is {facts.vendor}", problem, facts.vendor)
-    plan = make_plan(problem, facts)
+    plan = plan_for(problem, facts)
     if plan is None:
         return stock("no route covers this shape", problem, facts.vendor)
     return Explanation(problem, str(A.device), facts.vendor, plan, f"profile {facts.vendor}")

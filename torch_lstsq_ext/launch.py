@@ -61,7 +61,12 @@ class Runner:
     def _compile_and_run(self, tensors) -> None:
         launch = self.launch
         compiled = self.kernel[self.grid](
-            *tensors, *launch.sizes, **launch.constexprs, num_warps=launch.num_warps, num_stages=1, **FUSED
+            *tensors,
+            *launch.sizes,
+            **launch.constexprs,
+            num_warps=launch.num_warps,
+            num_stages=launch.num_stages,
+            **FUSED,
         )
         # The interpreter compiles nothing.
         if compiled is None or not self.keep_compiled:

@@ -2,6 +2,7 @@
 
 TORCH_LSTSQ_EXT         0, 1 or auto (default)  never answer; answer on every device; on recognised devices
 TORCH_LSTSQ_EXT_VENDOR  a vendor's name         use that vendor's device profile, whatever the device
+TORCH_LSTSQ_EXT_ROUTES  names, with commas      only these routes answer; all by default
 TORCH_LSTSQ_EXT_LOG     0 (default) or 1        say on stderr, once per problem class, which route answered
 """
 
@@ -20,6 +21,7 @@ LOG_LEVELS = ("0", "1")
 class Settings:
     mode: str = "auto"  # one of MODES
     vendor: str | None = None  # one of VENDOR_NAMES
+    routes: tuple[str, ...] | None = None  # names in plan.ROUTES; None: all
     log: bool = False
 
 
@@ -37,8 +39,16 @@ def read(environment=os.environ) -> Settings:
     return Settings(
         mode=_choice(environment, "TORCH_LSTSQ_EXT", MODES, "auto"),
         vendor=_choice(environment, "TORCH_LSTSQ_EXT_VENDOR", VENDOR_NAMES, None),
+        routes=tuple(environment.get("TORCH_LSTSQ_EXT_ROUTES", "").lower().replace(",", " ").split()) or None,
         log=_choice(environment, "TORCH_LSTSQ_EXT_LOG", LOG_LEVELS, "0") == "1",
     )
+
+
+def check_routes(settings: Settings, allowed: tuple[str, ...]) -> None:
+    """ValueError where the settings name a route that is not in `allowed`. At the first call: routes load late."""
+    if settings.routes and not set(settings.routes) <= set(allowed):
+        value = ",".join(settings.routes)
+        raise ValueError(f"TORCH_LSTSQ_EXT_ROUTES={value!r}: allowed values are {', '.join(allowed)}")
 
 
 CURRENT = read()

@@ -11,7 +11,7 @@ import torch
 
 from . import settings
 from .devices.detect import facts_for
-from .plan import STOCK, make_plan
+from .plan import ROUTE_NAMES, STOCK, make_plan
 from .problem import Problem, from_geometry
 from .routes.steps import RESIDUALS, A, B, Piece, Plan, X
 
@@ -49,6 +49,12 @@ def is_served(facts) -> bool:
     return settings.CURRENT.mode == "1" or facts.recognised
 
 
+def plan_for(problem: Problem, facts) -> Plan | None:
+    """The plan under the current settings, None for stock."""
+    settings.check_routes(settings.CURRENT, ROUTE_NAMES)
+    return make_plan(problem, facts, settings.CURRENT.routes or ROUTE_NAMES) if is_served(facts) else None
+
+
 class Prepared:
     """A plan whose launches are ready for one geometry on one device."""
 
@@ -58,6 +64,10 @@ class Prepared:
         self.route = plan.route
         self.workspace = plan.workspace
         self.interpreted = interpreted
+        if interpreted:
+            from .simulator import interpreter
+
+            interpreter.quicken()
         self.steps = [(Runner(launch, device), launch.tensors) for launch in plan.launches]
 
     def run(self, A_, B_, X_, residuals, a, b, x, r) -> None:
@@ -125,7 +135,7 @@ def answer(geometry, A_, B_, X_, residuals, a, b, x, r) -> bool:
 def _prepare(geometry, device: torch.device) -> Prepared | None:
     problem = from_geometry(geometry)
     facts = device_facts(device)
-    plan = make_plan(problem, facts) if is_served(facts) else None
+    plan = plan_for(problem, facts)
     _log(problem, facts, plan)
     prepared = None
     if plan is not None:

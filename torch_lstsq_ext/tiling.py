@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 # 32-bit words of [A | B] that a thread keeps in registers. At 64 the kernels take up to 255 registers in 8 warps and
 # leave next to nothing on the stack, ahead of time for sm_90.
@@ -45,6 +46,11 @@ class Tile:
     def chunks(self, rhs: int) -> int:
         """Programs over which `rhs` columns of B are spread, each with all of A."""
         return math.ceil(rhs / (self.rk * self.tn))
+
+
+def shares_well(tile: Tile, columns: int, rhs: int) -> bool:
+    """Whether factoring the `columns` of A once for each chunk of B costs at most twice what one factorisation does."""
+    return tile.chunks(rhs) == 1 or 2 * tile.rk * tile.tn >= columns
 
 
 def power_of_two_ceil(n: int) -> int:
@@ -107,6 +113,7 @@ def cycles(tile: Tile, columns: int, rhs: int, items: int, item_bytes: int, fact
     return waves * (PROGRAM_OVERHEAD + 2 * columns * max(latency + instructions, issue))
 
 
+@lru_cache(maxsize=65536)
 def best(rows: int, columns: int, rhs: int, items: int, item_bytes: int, facts) -> tuple[Tile, float] | None:
     """The cheapest tile and its cost, None where no tile holds the matrix."""
     costed = [

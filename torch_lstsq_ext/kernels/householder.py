@@ -244,3 +244,43 @@ def apply_q(A, B, columns, RN: tl.constexpr, TN: tl.constexpr):
             v = rows_to_tile(take_column(A, o, i, RN, TN))
             B -= v * columns_to_tile(sum_rows(v * B))
     return B
+
+
+@triton.jit
+def factor_panel(A, T, columns, row, row_t, column, RN: tl.constexpr, TN: tl.constexpr):
+    # A becomes R on and above the diagonal and V, of unit diagonal, below it; T, zeros, the compact WY factor:
+    # Q = H_0 H_1 ... = I - V T V^T. row_t: the rows of T.
+    row5 = rows_to_tile(row)
+    column5 = columns_to_tile(column)
+    for o in range(0, tl.cdiv(columns, RN)):
+        for i in tl.static_range(RN):
+            j = o * RN + i
+            a = take_column(A, o, i, RN, TN)
+            c = tl.where((row >= j) & (j < columns), a, 0.0)
+            # c^T V before column j, c^T c in it, c^T A behind it; and row j
+            s, p = sum_rows_of_two(rows_to_tile(c) * A, tl.where(row5 == j, A, 0.0))
+            pivot = take_one(p, o, i, RN, TN)
+            alpha, beta = reflect(take_one(s, o, i, RN, TN), pivot)
+            v_j = pivot - alpha
+            inverse = matrices_to_vector(tl.where(v_j == 0, 0.0, 1.0 / v_j))
+            tau = matrices_to_vector(beta * v_j * v_j)
+            alpha = matrices_to_vector(alpha)
+            y = (s - alpha * p) * matrices_to_vector(beta)
+            v = tl.where(row == j, c - alpha, c)
+            A -= rows_to_tile(v) * columns_to_tile(tl.where(column > j, y, 0.0))
+            new = tl.where(row > j, c * inverse, tl.where(row == j, alpha, a))
+            A = tl.where(column5 == j, rows_to_tile(new), A)
+            # Column j of T: -tau T V^T (v / v_j), and tau on the diagonal. Its later columns are still zero.
+            t = tl.sum(tl.sum(T * columns_to_tile(y), 1), 3)  # [RT, W, TM]
+            t = tl.where(row_t == j, tau, -matrices_to_vector(v_j) * t)
+            T = tl.where(column5 == j, rows_to_tile(t), T)
+    return A, T
+
+
+@triton.jit
+def contract(x, y, USE_DOT: tl.constexpr):
+    # x [M, K] y [K, N], by tl.dot or, where that is not to be trusted, as a sum of rank-1 terms
+    if USE_DOT:
+        return tl.dot(x, y, input_precision="ieee", out_dtype=x.dtype)
+    else:
+        return tl.sum(tl.expand_dims(x, 2) * tl.expand_dims(y, 0), 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..problem import ITEM_BYTES
+from ..problem import ITEM_BYTES as PROBLEM_ITEM_BYTES
+
+ITEM_BYTES = {**PROBLEM_ITEM_BYTES, "int32": 4}
 
 A, B, X, RESIDUALS = "A", "B", "X", "residuals"
 
@@ -33,6 +35,7 @@ class Launch:
     sizes: tuple[int, ...]
     constexprs: Mapping[str, int | bool | str]
     num_warps: int
+    num_stages: int = 1
     note: str = ""  # for explain()
 
 

@@ -35,7 +35,8 @@ def _tile(problem: Problem, facts):
 
 
 def covers(problem: Problem, facts) -> bool:
-    return _tile(problem, facts) is not None
+    found = _tile(problem, facts)
+    return found is not None and tiling.shares_well(found[0], min(problem.m, problem.n), problem.k)
 
 
 def plan(problem: Problem, facts) -> Plan:

@@ -63,7 +63,8 @@ def _tree(problem: Problem, facts) -> Tree | None:
 
 
 def covers(problem: Problem, facts) -> bool:
-    return _tree(problem, facts) is not None
+    tree = _tree(problem, facts)
+    return tree is not None and all(tiling.shares_well(tile, problem.n, problem.k) for tile in tree.tiles)
 
 
 def plan(problem: Problem, facts) -> Plan:
