@@ -17,6 +17,7 @@ MAX_THREADS = 512  # 1024 would leave 64 registers a thread
 PIVOT_LATENCY = 350  # the chain of one column: two sums over rows, square root, reciprocal
 SHUFFLE_LATENCY = 25
 EXCHANGE_LATENCY = 150  # a sum over rows that crosses warps
+MULTIPROCESSORS = 100  # where a device does not say
 PROGRAM_OVERHEAD = 2000  # launch, loads, stores
 
 
@@ -48,9 +49,11 @@ class Tile:
         return math.ceil(rhs / (self.rk * self.tn))
 
 
-def shares_well(tile: Tile, columns: int, rhs: int) -> bool:
-    """Whether factoring the `columns` of A once for each chunk of B costs at most twice what one factorisation does."""
-    return tile.chunks(rhs) == 1 or 2 * tile.rk * tile.tn >= columns
+def shares_well(tile: Tile, columns: int, rhs: int, items: int, facts) -> bool:
+    """Whether each chunk of B may factor A for itself: it costs no time, or at most that of solving for the chunk."""
+    chunks = tile.chunks(rhs)
+    programs = math.ceil(items / tile.w) * chunks
+    return chunks == 1 or 2 * tile.rk * tile.tn >= columns or programs <= (facts.multiprocessors or MULTIPROCESSORS)
 
 
 def power_of_two_ceil(n: int) -> int:
@@ -93,7 +96,7 @@ def cycles(tile: Tile, columns: int, rhs: int, items: int, item_bytes: int, fact
     programs = math.ceil(items / tile.w) * tile.chunks(rhs)
     if facts.interpreted:  # programs run one after another and cost alike, whatever their size
         return columns * programs
-    multiprocessors = facts.multiprocessors or 100
+    multiprocessors = facts.multiprocessors or MULTIPROCESSORS
     elements = tile.rm * (tile.rn + tile.rk)
     column_steps = tile.tn.bit_length() - 1
     row_steps = min(tile.tm, facts.warp_size // tile.tn).bit_length() - 1

@@ -77,7 +77,7 @@ def panel_kernel(
 
     s_a = scaling(max_rows(exponent(A)), A.dtype)  # [RN, W, TN]
     A = A * columns_to_tile(power_of_two(s_a, A.dtype))
-    A, T = factor_panel(A, T, columns, row, row_index(RT, TM), column, RN, TN)
+    A, T = factor_panel(A, T, columns, column, RM, RN, TM, TN, RT)
     R = scale_exactly(A, -columns_to_tile(s_a))
     A = tl.where(rows_to_tile(row) <= columns_to_tile(column), R, A)
     tl.store(w_ptr + o_w, tl.reshape(A, (RM * RN * W * TM * TN,)), mask=m_w)

@@ -92,6 +92,24 @@ def tile_elements(RM: tl.constexpr, RN: tl.constexpr, W: tl.constexpr, TM: tl.co
 
 
 @triton.jit
+def at_row(j, RM: tl.constexpr, TM: tl.constexpr, COLUMNS: tl.constexpr):
+    # Over rows: whether a row is j, and whether it is j or below, for j < COLUMNS. Only a thread's first rows can be
+    # above COLUMNS: the compiler knows the masks of the others.
+    r_m = tl.arange(0, RM)[:, None, None]
+    row = r_m * TM + tl.arange(0, TM)[None, None, :]
+    first: tl.constexpr = (COLUMNS + TM - 1) // TM
+    return (r_m < first) & (row == j), (r_m >= first) | (row >= j)
+
+
+@triton.jit
+def at_column(o, i: tl.constexpr, RN: tl.constexpr, TN: tl.constexpr):
+    # Over a tile: whether a column is o * RN + i
+    r_n = tl.arange(0, RN)[None, :, None, None, None]
+    t_n = tl.arange(0, TN)[None, None, None, None, :]
+    return (r_n == i) & (t_n == o)
+
+
+@triton.jit
 def take_column(C, o, i: tl.constexpr, RN: tl.constexpr, TN: tl.constexpr):
     # Column o * RN + i. Adding -0.0 changes no number, +0.0 would change -0.0: the compiler drops only the former.
     r_n = tl.arange(0, RN)[None, :, None, None, None]
@@ -167,70 +185,74 @@ def reflect(norm_squared, pivot):
 
 
 @triton.jit
-def factor(A, B, columns, row, RN: tl.constexpr, TN: tl.constexpr):
+def factor(A, B, columns, RM: tl.constexpr, RN: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
     # Q^T [A | B], and over rows 1 / r_jj. R stands on and above A's diagonal, what is below it is not to be read.
-    row5 = rows_to_tile(row)
     # Zeros in the layout of a column. A constant would bring a layout of its own into the loop: 7 KB of stack.
     inverses = tl.sum(tl.sum(A, 1), 3) * 0.0
     for o in range(0, tl.cdiv(columns, RN)):
         for i in tl.static_range(RN):
             j = o * RN + i
-            c = tl.where((row >= j) & (j < columns), take_column(A, o, i, RN, TN), 0.0)
+            at_j, from_j = at_row(j, RM, TM, RN * TN)
+            c = tl.where(from_j & (j < columns), take_column(A, o, i, RN, TN), 0.0)
             c5 = rows_to_tile(c)
+            at_j5 = rows_to_tile(at_j)
             # c^T A, with c^T c in column j, c^T B, and row j of both
-            s_a, p_a, s_b, p_b = sum_rows_of_four(
-                c5 * A, tl.where(row5 == j, A, 0.0), c5 * B, tl.where(row5 == j, B, 0.0)
-            )
+            s_a, p_a, s_b, p_b = sum_rows_of_four(c5 * A, tl.where(at_j5, A, -0.0), c5 * B, tl.where(at_j5, B, -0.0))
             alpha, beta = reflect(take_one(s_a, o, i, RN, TN), take_one(p_a, o, i, RN, TN))
             alpha = matrices_to_vector(alpha)
             beta = matrices_to_vector(beta)
-            inverses = tl.where(row == j, 1.0 / alpha, inverses)
-            v = rows_to_tile(tl.where(row == j, c - alpha, c))
+            inverses = tl.where(at_j, 1.0 / alpha, inverses)
+            v = rows_to_tile(tl.where(at_j, c - alpha, c))
             A -= v * columns_to_tile((s_a - alpha * p_a) * beta)
             B -= v * columns_to_tile((s_b - alpha * p_b) * beta)
     return A, B, inverses
 
 
 @triton.jit
-def solve_upper(A, B, inverses, columns, row, RN: tl.constexpr, TN: tl.constexpr):
+def solve_upper(A, B, inverses, columns, RM: tl.constexpr, RN: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr):
     # Rows 0..columns of B become R^-1 of them. inverses: 1 / r_jj, over rows.
-    row5 = rows_to_tile(row)
     last = tl.cdiv(columns, RN) - 1
     for step in range(0, last + 1):
         o = last - step
         for i in tl.static_range(RN - 1, -1, -1):
             j = o * RN + i
-            c = take_column(A, o, i, RN, TN)
-            e_j = rows_to_tile(tl.where((row == j) & (j < columns), inverses, 0.0))
-            x = columns_to_tile(sum_rows(e_j * B))
-            B = tl.where(row5 == j, x, B - rows_to_tile(tl.where(row < j, c, 0.0)) * x)
+            at_j, from_j = at_row(j, RM, TM, RN * TN)
+            at_j5 = rows_to_tile(at_j)
+            c = tl.where(j < columns, take_column(A, o, i, RN, TN), 0.0)
+            x = columns_to_tile(sum_rows(tl.where(at_j5 & (j < columns), B * rows_to_tile(inverses), -0.0)))
+            B = tl.where(rows_to_tile(from_j), B, B - rows_to_tile(c) * x)
+            B = tl.where(at_j5, x, B)
     return B
 
 
 @triton.jit
-def factor_and_solve_lower(A, B, columns, row, column, RN: tl.constexpr, TN: tl.constexpr):
+def factor_and_solve_lower(
+    A, B, columns, column, RM: tl.constexpr, RN: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr
+):
     # For A = Q R: rows 0..columns of B become R^-T of them. Column j of A becomes v sqrt(beta), H = I - v v^T beta.
-    row5 = rows_to_tile(row)
-    column5 = columns_to_tile(column)
     for o in range(0, tl.cdiv(columns, RN)):
         for i in tl.static_range(RN):
             j = o * RN + i
-            c = tl.where(j < columns, take_column(A, o, i, RN, TN), 0.0)
-            below = rows_to_tile(tl.where(row >= j, c, 0.0))
-            above = rows_to_tile(tl.where(row < j, c, 0.0))
-            # c[j:]^T A[j:]; c[:j]^T y, r_jj y_j = b_j - c[:j]^T y; and row j of both
+            at_j, from_j = at_row(j, RM, TM, RN * TN)
+            at_j5 = rows_to_tile(at_j)
+            a = tl.where(j < columns, take_column(A, o, i, RN, TN), 0.0)
+            c = tl.where(from_j, a, 0.0)
+            # c^T A; a[:j]^T y, r_jj y_j = b_j - a[:j]^T y; and row j of both
             s_a, p_a, s_b, p_b = sum_rows_of_four(
-                below * A, tl.where(row5 == j, A, 0.0), above * B, tl.where(row5 == j, B, 0.0)
+                rows_to_tile(c) * A,
+                tl.where(at_j5, A, -0.0),
+                tl.where(rows_to_tile(from_j), -0.0, rows_to_tile(a) * B),
+                tl.where(at_j5, B, -0.0),
             )
             alpha, beta = reflect(take_one(s_a, o, i, RN, TN), take_one(p_a, o, i, RN, TN))
             alpha = matrices_to_vector(alpha)
             beta = matrices_to_vector(beta)
             y = columns_to_tile((p_b - s_b) * (1.0 / alpha))
-            B = tl.where((row5 == j) & (j < columns), y, B)
+            B = tl.where(at_j5 & (j < columns), y, B)
+            v = tl.where(at_j, c - alpha, c)
             w = tl.where(column > j, (s_a - alpha * p_a) * beta, 0.0)
-            v = tl.where(row > j, c, tl.where(row == j, c - alpha, 0.0))
             A -= rows_to_tile(v) * columns_to_tile(w)
-            A = tl.where(column5 == j, rows_to_tile(v * tl.sqrt(beta)), A)
+            A = tl.where(at_column(o, i, RN, TN), rows_to_tile(v * tl.sqrt(beta)), A)
     return A, B
 
 
@@ -247,18 +269,20 @@ def apply_q(A, B, columns, RN: tl.constexpr, TN: tl.constexpr):
 
 
 @triton.jit
-def factor_panel(A, T, columns, row, row_t, column, RN: tl.constexpr, TN: tl.constexpr):
-    # A becomes R on and above the diagonal and V, of unit diagonal, below it; T, zeros, the compact WY factor:
-    # Q = H_0 H_1 ... = I - V T V^T. row_t: the rows of T.
-    row5 = rows_to_tile(row)
-    column5 = columns_to_tile(column)
+def factor_panel(
+    A, T, columns, column, RM: tl.constexpr, RN: tl.constexpr, TM: tl.constexpr, TN: tl.constexpr, RT: tl.constexpr
+):
+    # A becomes R on and above the diagonal and V, of unit diagonal, below it; T [RT, RN, W, TM, TN], zeros, the compact
+    # WY factor: Q = H_0 H_1 ... = I - V T V^T.
     for o in range(0, tl.cdiv(columns, RN)):
         for i in tl.static_range(RN):
             j = o * RN + i
+            at_j, from_j = at_row(j, RM, TM, RN * TN)
+            at_column_j = at_column(o, i, RN, TN)
             a = take_column(A, o, i, RN, TN)
-            c = tl.where((row >= j) & (j < columns), a, 0.0)
+            c = tl.where(from_j & (j < columns), a, 0.0)
             # c^T V before column j, c^T c in it, c^T A behind it; and row j
-            s, p = sum_rows_of_two(rows_to_tile(c) * A, tl.where(row5 == j, A, 0.0))
+            s, p = sum_rows_of_two(rows_to_tile(c) * A, tl.where(rows_to_tile(at_j), A, -0.0))
             pivot = take_one(p, o, i, RN, TN)
             alpha, beta = reflect(take_one(s, o, i, RN, TN), pivot)
             v_j = pivot - alpha
@@ -266,14 +290,15 @@ def factor_panel(A, T, columns, row, row_t, column, RN: tl.constexpr, TN: tl.con
             tau = matrices_to_vector(beta * v_j * v_j)
             alpha = matrices_to_vector(alpha)
             y = (s - alpha * p) * matrices_to_vector(beta)
-            v = tl.where(row == j, c - alpha, c)
+            v = tl.where(at_j, c - alpha, c)
             A -= rows_to_tile(v) * columns_to_tile(tl.where(column > j, y, 0.0))
-            new = tl.where(row > j, c * inverse, tl.where(row == j, alpha, a))
-            A = tl.where(column5 == j, rows_to_tile(new), A)
+            new = tl.where(at_j, alpha, tl.where(from_j, c * inverse, a))
+            A = tl.where(at_column_j, rows_to_tile(new), A)
             # Column j of T: -tau T V^T (v / v_j), and tau on the diagonal. Its later columns are still zero.
             t = tl.sum(tl.sum(T * columns_to_tile(y), 1), 3)  # [RT, W, TM]
-            t = tl.where(row_t == j, tau, -matrices_to_vector(v_j) * t)
-            T = tl.where(column5 == j, rows_to_tile(t), T)
+            at_j, _ = at_row(j, RT, TM, RN * TN)
+            t = tl.where(at_j, tau, -matrices_to_vector(v_j) * t)
+            T = tl.where(at_column_j, rows_to_tile(t), T)
     return A, T
 
 

@@ -55,7 +55,7 @@ def triangle_kernel(
 
     diagonal = rows_to_tile(row) == columns_to_tile(column_index(RN, TN))
     inverses = 1.0 / tl.sum(tl.sum(tl.where(diagonal, R, 0.0), 1), 3)  # [RM, W, TM]
-    B = solve_upper(R, B, inverses, size, row, RN, TN)
+    B = solve_upper(R, B, inverses, size, RM, RN, TM, TN)
     tl.store(w_ptr + o_b, tl.reshape(B, (RM * RK * W * TM * TN,)), mask=m_b)
 
 

@@ -95,13 +95,13 @@ def tile_kernel(
         # D A x = D b has the same solution of minimum norm
         s_b = scaling(max_rows(tl.where(B == 0, -2000, exponent(B) + s_row)), B.dtype)  # [RK, W, TN]
         B = scale_exactly(B, s_row + columns_to_tile(s_b))
-        A, B = factor_and_solve_lower(A, B, columns, row, column, RN, TN)
+        A, B = factor_and_solve_lower(A, B, columns, column, RM, RN, TM, TN)
         X = scale_exactly(apply_q(A, B, columns, RN, TN), -columns_to_tile(s_b))
         x_rows = rows
     else:
         s_b = scaling(max_rows(exponent(B)), B.dtype)
         B = B * columns_to_tile(power_of_two(s_b, B.dtype))
-        A, B, inverses = factor(A, B, columns, row, RN, TN)
+        A, B, inverses = factor(A, B, columns, RM, RN, TM, TN)
         if RESIDUALS:
             sum_squares = sum_rows(tl.where(rows_to_tile(row) >= columns, B * B, 0.0))  # [RK, W, TN]
             sum_squares = scale_exactly(scale_exactly(sum_squares, -s_b), -s_b)
@@ -113,7 +113,7 @@ def tile_kernel(
             r_matrix = first_matrix + tl.arange(0, W)[None, :, None]
             r_rhs = first_rhs + column_index(RK, TN)
             tl.store(residuals_ptr + r_matrix * rhs + r_rhs, sum_squares, mask=(r_matrix < batch) & (r_rhs < rhs))
-        X = scale_exactly(solve_upper(A, B, inverses, columns, row, RN, TN), s_row - columns_to_tile(s_b))
+        X = scale_exactly(solve_upper(A, B, inverses, columns, RM, RN, TM, TN), s_row - columns_to_tile(s_b))
         x_rows = columns
     o_x = (i_matrix * x_rows + i_row) * rhs + i_rhs
     tl.store(x_ptr + o_x, tl.reshape(X, (RM * RK * W * TM * TN,)), mask=m_b & (i_row < x_rows))

@@ -94,7 +94,7 @@ def tsqr_kernel(
     A = A * columns_to_tile(power_of_two(s_a, A.dtype))
     s_b = scaling(max_rows(exponent(B)), B.dtype)  # [RK, W, TN]
     B = B * columns_to_tile(power_of_two(s_b, B.dtype))
-    A, B, _ = factor(A, B, columns, row, RN, TN)
+    A, B, _ = factor(A, B, columns, RM, RN, TM, TN)
 
     sum_squares = sum_rows(tl.where(rows_to_tile(row) >= columns, B * B, 0.0))  # [RK, W, TN]
     sum_squares = scale_exactly(scale_exactly(sum_squares, -s_b), -s_b)

@@ -35,8 +35,8 @@ def _tile(problem: Problem, facts):
 
 
 def covers(problem: Problem, facts) -> bool:
-    found = _tile(problem, facts)
-    return found is not None and tiling.shares_well(found[0], min(problem.m, problem.n), problem.k)
+    p, found = problem, _tile(problem, facts)
+    return found is not None and tiling.shares_well(found[0], min(p.m, p.n), p.k, p.batch, facts)
 
 
 def plan(problem: Problem, facts) -> Plan:

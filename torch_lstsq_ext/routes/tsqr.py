@@ -63,8 +63,11 @@ def _tree(problem: Problem, facts) -> Tree | None:
 
 
 def covers(problem: Problem, facts) -> bool:
-    tree = _tree(problem, facts)
-    return tree is not None and all(tiling.shares_well(tile, problem.n, problem.k) for tile in tree.tiles)
+    p, tree = problem, _tree(problem, facts)
+    if tree is None:
+        return False
+    leaf = tree.tiles[0]
+    return tiling.shares_well(leaf, p.n, p.k, p.batch * math.ceil(p.m / leaf.rows), facts)
 
 
 def plan(problem: Problem, facts) -> Plan:
