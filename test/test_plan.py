@@ -150,6 +150,26 @@ def test_float64_on_a_device_without_it_says_what_to_do():
     assert "float32" in str(caught.value)
 
 
+@pytest.mark.parametrize("shape", [(3, 7, 4, 2), (3, 4, 7, 2), (1, 5000, 40, 1), (1, 300, 300, 1)], ids=shape_id)
+def test_a_complex_plan_is_a_real_one_between_two_launches(facts, shape):
+    if not facts.fp64:
+        with pytest.raises(NotImplementedError, match="float64"):
+            planned(facts, shape, "complex128")
+    batch, m, n, k = shape
+    layout = {"groups": (1, 1, batch), "a_batch_strides": (0, 0, m * n), "b_batch_strides": (0, 0, m * k)}
+    plan = make_plan(Problem(m=m, n=n, k=k, dtype="complex64", **layout), facts)
+    real = make_plan(Problem(m=2 * m, n=2 * n, k=k, **layout), facts)
+    assert plan.route == real.route
+    embed_a, embed_b, *solve, extract = plan.launches
+    assert [launch.kernel for launch in (embed_a, embed_b, extract)] == ["embed", "embed", "extract"]
+    a, b, x = embed_a.tensors[1], embed_b.tensors[1], extract.tensors[0]
+    assert a.at(4 * m * n).start <= b.start and b.at(2 * m * k * batch).start <= x.start
+    used = {place for launch in solve for place in launch.tensors}
+    assert {a, b, x} <= used and not used & {"A", "B", "X"}
+    inner = [p.start for p in used - {a, b, x} if isinstance(p, Piece)]
+    assert all(x.at(2 * n * k * batch).start <= start < plan.workspace for start in inner)
+
+
 def test_fewer_threads_a_block_means_smaller_tiles():
     narrow = replace(nvidia.FACTS, threads_per_block=128)
     for shape in SHAPES:
@@ -158,7 +178,13 @@ def test_fewer_threads_a_block_means_smaller_tiles():
 
 
 @pytest.mark.parametrize(
-    "path", ["plan.py", "problem.py", "tiling.py", *(f"routes/{n}.py" for n in ("steps", "compact_wy", "tile", "tsqr"))]
+    "path",
+    [
+        "plan.py",
+        "problem.py",
+        "tiling.py",
+        *(f"routes/{n}.py" for n in ("steps", "compact_wy", "embedded", "tile", "tsqr")),
+    ],
 )
 def test_planning_imports_neither_torch_nor_triton(path):
     imported = set()
@@ -172,5 +198,5 @@ def test_planning_imports_neither_torch_nor_triton(path):
 
 def test_routes_are_symmetric():
     """A route is a file in routes/ and one row of the table."""
-    files = {path.stem for path in (PACKAGE / "routes").glob("*.py")} - {"__init__", "steps"}
+    files = {path.stem for path in (PACKAGE / "routes").glob("*.py")} - {"__init__", "embedded", "steps"}
     assert {name for name, _ in ROUTES} == files

@@ -218,7 +218,7 @@ class TestExplain(TestCase):
 1x6x3, 1, float32 on <device>: tile (profile <vendor>)
 2x6x3, 2, float32 on <device>: tile (profile <vendor>)
 5x5x3, 4, float32 on <device>: tile (profile <vendor>)
-<device>: stock (complex64 has no route)
+1x6x3, 1, complex64 on <device>: tile (profile <vendor>)
 1x6x0, 1, float32 on <device>: stock (empty, answered without a kernel)
 cpu: stock (device type cpu is not served)
 <device>: stock (disabled)""",

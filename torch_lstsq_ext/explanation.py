@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from .plan import STOCK
-from .problem import ITEM_BYTES, Problem
+from .problem import ITEM_BYTES, REAL, Problem
 from .routes.steps import Plan
 
 
@@ -48,7 +48,7 @@ def explain(A: torch.Tensor, B: torch.Tensor) -> Explanation:
         return Explanation(problem, str(A.device), vendor, None, reason)
 
     dtype = str(A.dtype).removeprefix("torch.")
-    if dtype not in ITEM_BYTES:
+    if dtype not in {**ITEM_BYTES, **REAL}:
         return stock(f"{dtype} has no route")
     if not switch.is_enabled() or _C.is_bypassed():
         return stock("disabled")

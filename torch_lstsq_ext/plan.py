@@ -6,8 +6,8 @@ covers a problem answers it; a problem that none covers goes to stock.
 
 from __future__ import annotations
 
-from .problem import ITEM_BYTES, Problem
-from .routes import compact_wy, tile, tsqr
+from .problem import ITEM_BYTES, REAL, Problem
+from .routes import compact_wy, embedded, tile, tsqr
 from .routes.steps import Plan
 
 ROUTES = (
@@ -26,6 +26,9 @@ def make_plan(problem: Problem, facts, allowed: tuple[str, ...] = ROUTE_NAMES) -
 
     NotImplementedError where the device cannot do the problem's data type at all.
     """
+    if problem.dtype in REAL:
+        real = make_plan(embedded.real_problem(problem), facts, allowed)
+        return real and embedded.wrap(problem, real)
     if problem.dtype not in ITEM_BYTES:
         return None
     if problem.dtype == "float64" and not facts.fp64:

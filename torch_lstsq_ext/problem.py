@@ -8,6 +8,8 @@ from dataclasses import dataclass
 DTYPES = {6: "float32", 7: "float64", 9: "complex64", 10: "complex128"}
 # The data types that the routes solve
 ITEM_BYTES = {"float32": 4, "float64": 8}
+# The real type of a complex one, whose problems routes/embedded.py makes real
+REAL = {"complex64": "float32", "complex128": "float64"}
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ class Prepared:
                 with torch._C.DisableTorchFunction():
                     named = {A: A_, B: B_, X: X_, RESIDUALS: residuals}
                     found = [_view(work, place) if isinstance(place, Piece) else named[place] for place in places]
-                    return _on_host(found) if self.interpreted else found
+                    found = _on_host(found) if self.interpreted else found
+                    return [torch.view_as_real(t) if t.is_complex() else t for t in found]
 
             given = [base + place.start if isinstance(place, Piece) else addresses[place] for place in places]
             if self.interpreted:
