@@ -52,13 +52,13 @@ def is_served(facts) -> bool:
 class Prepared:
     """A plan whose launches are ready for one geometry on one device."""
 
-    def __init__(self, plan: Plan, device: torch.device, interpreted: bool):
+    def __init__(self, plan: Plan, device: torch.device, facts):
         from .launch import Runner
 
         self.route = plan.route
         self.workspace = plan.workspace
-        self.interpreted = interpreted
-        self.steps = [(Runner(launch, device), launch.tensors) for launch in plan.launches]
+        self.interpreted = facts.interpreted
+        self.steps = [(Runner(launch, device, facts), launch.tensors) for launch in plan.launches]
 
     def run(self, A_, B_, X_, residuals, a, b, x, r) -> None:
         addresses = {A: a, B: b, X: x, RESIDUALS: r}
@@ -130,7 +130,7 @@ def _prepare(geometry, device: torch.device) -> Prepared | None:
     prepared = None
     if plan is not None:
         try:
-            prepared = Prepared(plan, device, facts.interpreted)
+            prepared = Prepared(plan, device, facts)
         except Exception as error:
             _warn(plan.route, error)
     while len(_prepared) >= PREPARED_LIMIT:

@@ -70,6 +70,8 @@ def candidates(rows: int, columns: int, rhs: int, items: int, item_bytes: int, f
         if rn > UNROLLED_COLUMNS:
             continue
         for tm in _powers(1, min(all_rows, max_threads // tn)):
+            if tm in facts.broken_reduction_lengths:  # TM is what sum_rows adds up across threads
+                continue
             rm = all_rows // tm
             for rk in _powers(1, max(1, all_rhs // tn)):
                 if rm * (rn + rk) * words > WORDS_A_THREAD:
