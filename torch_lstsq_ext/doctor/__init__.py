@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 
 from ..devices.detect import profile_facts
 from ..devices.facts import Facts
-from . import process
-from .checks import Check, checks
+from . import checks, process
+from .checks import Check
 
 DIFFERS = 1
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"no device profile: {profile.failure}")
         return DIFFERS
     device, facts = profile.result["device"], _facts(profile.result["facts"])
-    chosen = checks(facts)
+    chosen = checks.for_device(facts)
     if options.only:
         if unknown := {*options.only} - {check.name for check in chosen}:
             parser.error(f"unknown checks {', '.join(sorted(unknown))}; known: {', '.join(c.name for c in chosen)}")

@@ -40,7 +40,7 @@ class Check:
     detail: str = ""
 
 
-def checks(facts: Facts) -> list[Check]:
+def for_device(facts: Facts) -> list[Check]:
     """All checks for a device of `facts`, in the order of Facts."""
     return [
         Check("warp_size", facts.warp_size, "warp_size", hardware=True),
