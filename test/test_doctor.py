@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _support import DEVICE, ON_SIMULATOR, PROLOGUE, assert_answers, dtype_id, matrix, randn
+from _support import DEVICE, ON_SIMULATOR, PROLOGUE, assert_answers, matrix, randn
 
 from torch_lstsq_ext import doctor, plan, solve
 from torch_lstsq_ext.devices import hygon, iluvatar, metax, nvidia, simulator
@@ -88,7 +88,7 @@ def test_the_simulator_is_as_declared(profile, tmp_path, capsys):
     assert {"tile float32 tall", "tile float64 square", "tile float32 wide", "tsqr float64 tall"} <= {*found}
 
 
-@pytest.mark.parametrize("facts", [nvidia.FACTS, metax.FACTS, iluvatar.FACTS, hygon.FACTS], ids=lambda f: f.vendor)
+@pytest.mark.parametrize("facts", [nvidia.FACTS, iluvatar.FACTS], ids=lambda f: f.vendor)
 def test_the_plan_chooses_a_case_for_every_route(facts):
     dtypes = ["float32", "float64"] if facts.fp64 else ["float32"]
     found = solves.cases(facts)
@@ -193,19 +193,19 @@ def test_without_the_fault_the_metax_profile_differs(profile, tmp_path):
 
 
 @on_simulator
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=dtype_id)
-def test_the_metax_profile_answers_right_beside_a_miscompiled_dot(broken_fp64_dot, profile, dtype):
+def test_the_metax_profile_answers_right_beside_a_miscompiled_dot(broken_fp64_dot, profile):
     """Every route, tall, square and wide: no kernel under this profile multiplies float64 by tl.dot."""
     profile(metax.FACTS)
     taken = set()
     for route, name, shapes in solves.cases(solve.device_facts(torch.device(DEVICE))):
-        for (batch, m, n, k), *_ in shapes.values() if name == dtype_id(dtype) else ():
+        dtype = getattr(torch, name)
+        for (batch, m, n, k), *_ in shapes.values():
             A, B = matrix(batch, m, n, dtype=dtype), randn(batch, m, k, dtype=dtype)
             before = solve.counts().get(route, 0)
             assert_answers(torch.linalg.lstsq(A.to(DEVICE), B.to(DEVICE)), A, B)
             assert solve.counts()[route] == before + 1
-            taken.add(route)
-    assert taken == {route for route, _ in plan.ROUTES}
+            taken.add((route, name))
+    assert taken == {(route, name) for route, _ in plan.ROUTES for name in ("float32", "float64")}
 
 
 # Processes ----------------------------------------------------------------------------------------------------------
@@ -223,7 +223,6 @@ if "torch_lstsq_ext" in " ".join(sys.orig_argv):
         checks.Check("crashes", 1, "crash"),
         checks.Check("hangs", True, "hang"),
         checks.Check("crashes_late", 7, "late"),
-        checks.Check("fp64_copy", True, "fp64_copy"),
     ]
 """
 
@@ -244,7 +243,7 @@ def command(tmp_path):
 def test_crashes_and_hangs_are_failed_checks(command, tmp_path):
     file = tmp_path / "found.json"
     start = time.monotonic()
-    done = command("--timeout", "10", "--json", str(file), injected=INJECTED)
+    done = command("--timeout", "8", "--json", str(file), injected=INJECTED)
     assert done.returncode == 1, done.stdout + done.stderr
     assert time.monotonic() - start < 60
     assert "Traceback" not in done.stdout + done.stderr
@@ -252,9 +251,8 @@ def test_crashes_and_hangs_are_failed_checks(command, tmp_path):
     verdicts = {name: (finding["verdict"], finding["detail"]) for name, finding in found.items()}
     assert verdicts == {
         "crashes": ("differs", "crashed (SIGABRT)"),
-        "hangs": ("differs", "no end after 10 s"),
+        "hangs": ("differs", "no end after 8 s"),
         "crashes_late": ("ok", "crashed (SIGABRT)"),
-        "fp64_copy": ("ok", "all copies equal"),
     }
     assert found["crashes_late"]["measured"] == 7
     assert done.stdout.splitlines()[-1] == "DIFFERS: crashes, hangs"
@@ -273,15 +271,9 @@ def test_what_is_declared_unsound_may_fail(profile, tmp_path, monkeypatch, decla
     assert found["fp64_dot"]["detail"] == "failed: ArithmeticError: no such unit"
 
 
-def test_a_device_that_is_not_there():
-    done = subprocess.run(
-        [sys.executable, "-m", "torch_lstsq_ext", "doctor", "--device", "cpu"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 1
-    assert done.stdout.startswith("no device profile: failed: on the CPU")
+def test_a_device_that_is_not_there(capsys):
+    assert doctor.main(["--device", "cpu"]) == 1
+    assert capsys.readouterr().out.startswith("no device profile: failed: on the CPU")
 
 
 def test_an_unknown_check_is_refused(profile, capsys):

@@ -50,11 +50,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"no device profile: {profile.failure}")
         return DIFFERS
     device, facts = profile.result["device"], _facts(profile.result["facts"])
-    chosen = checks.for_device(facts)
-    if options.only:
-        if unknown := {*options.only} - {check.name for check in chosen}:
-            parser.error(f"unknown checks {', '.join(sorted(unknown))}; known: {', '.join(c.name for c in chosen)}")
-        chosen = [check for check in chosen if check.name in options.only]
+    known, chosen, only = [], [], {*(options.only or ())}
+    for check in checks.for_device(facts):
+        known.append(check.name)
+        if not only or check.name in only:
+            chosen.append(check)
+            if len(chosen) == len(only):
+                break
+    if unknown := only - {*known}:
+        parser.error(f"unknown checks {', '.join(sorted(unknown))}; known: {', '.join(known)}")
 
     print(profile.result["headline"])
     print(f"profile {facts.vendor}: {profile.result['reason']}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..devices.facts import Facts
@@ -40,9 +41,9 @@ class Check:
     detail: str = ""
 
 
-def for_device(facts: Facts) -> list[Check]:
-    """All checks for a device of `facts`, in the order of Facts."""
-    return [
+def for_device(facts: Facts) -> Iterator[Check]:
+    """All checks for a device of `facts`, in the order of Facts; those of the routes, which ask the plan, last."""
+    yield from (
         Check("warp_size", facts.warp_size, "warp_size", hardware=True),
         Check("threads_per_block", facts.threads_per_block, "threads_per_block", hardware=True),
         Check("shared_memory", facts.shared_memory, "shared_memory", hardware=True),
@@ -55,19 +56,13 @@ def for_device(facts: Facts) -> list[Check]:
         Check("dot_stages", facts.dot_stages, "dot_stages", hardware=True),
         Check("min_dot", facts.min_dot, "min_dot", hardware=True),
         Check("broken_reduction_lengths", facts.broken_reduction_lengths, "reductions", (facts.fp64,)),
-        *_solves(facts),
-    ]
-
-
-def _solves(facts: Facts):
-    found = []
+    )
     for route, dtype, cases in solves.cases(facts):
         declared = f"<= {solves.BOUND} eps"
         if not cases:
             detail = "no problem tried takes this route"
-            found.append(Check(f"{route} {dtype}", declared, None, detail=detail))
+            yield Check(f"{route} {dtype}", declared, None, detail=detail)
         for orientation, shapes in cases.items():
-            found.append(Check(f"{route} {dtype} {orientation}", declared, "solve", (route, dtype, shapes)))
+            yield Check(f"{route} {dtype} {orientation}", declared, "solve", (route, dtype, shapes))
     if not facts.fp64:
-        found.append(Check("float64 refused", "NotImplementedError", "refusal"))
-    return found
+        yield Check("float64 refused", "NotImplementedError", "refusal")
