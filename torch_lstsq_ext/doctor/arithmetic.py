@@ -130,7 +130,11 @@ def reductions(bench: Bench, fp64: bool) -> None:
     """The lengths over which a sum, maximum or minimum is wrong, of integers, so that any order is exact."""
     from .kernels import reduction_kernel
 
-    warps = [1] if bench.facts.interpreted else [w for w in (1, 2, 4, 8, 16, 32) if w <= bench.facts.max_warps]
+    warps = (
+        [1]
+        if bench.facts.interpreted
+        else [w for w in (1, 4, 8) if w < bench.facts.max_warps] + [bench.facts.max_warps]
+    )
     trials = [(torch.float32, 1, w) for w in warps] + [(torch.float32, 4, warps[-1])]
     if fp64:
         trials.append((torch.float64, 1, warps[-1]))
