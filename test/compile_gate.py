@@ -1,12 +1,20 @@
-"""Compiles what the plan can produce for a vendor's profile, for a stand-in target, with no device.
+"""Compiles what the plan can produce for a vendor's profile, for stand-in targets, with no device.
 
-python test/compile_gate.py <vendor>  prints one JSON object a compiled kernel:
-{"kernel", "dtype", "target", "tile", "num_warps", "shared", "scratch"}, the last two in bytes a block and a thread.
-A process of its own, since Triton must not be in interpreter mode.
+python test/compile_gate.py <vendor> [--all]  prints one JSON object a compiled kernel:
+{"kernel", "dtype", "target", "constexprs", "num_warps", "stages", "shared", "registers", "scratch", "spilled", "dots",
+"error"}; shared in bytes a block, scratch in bytes a thread, registers and spilled in a thread's registers (spilled is
+None on CUDA, where scratch tells), dots the element types of every tl.dot, error what limits.py says of it or "".
+A process of its own, since Triton must not be in interpreter mode. Triton's cache keeps what is compiled.
+
+The plan produces hundreds of configurations, of 1 to 10 s each. Of every kernel, dtype and combination of flags the
+first target gets the one with the most elements and, where a program may hold many small matrices, the one with the
+least; the second target that with the most of every kernel and dtype. --all compiles everything.
 """
 
 import importlib
+import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -18,45 +26,80 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from torch_lstsq_ext.kernels import KERNELS
+from torch_lstsq_ext.limits import LimitExceeded, check_compiled, check_launch, dots
 from torch_lstsq_ext.plan import make_plan
-from torch_lstsq_ext.problem import Problem
+from torch_lstsq_ext.problem import REAL, Problem
 from torch_lstsq_ext.routes.steps import Piece
 
-# (batch, m, n, k): every route, both orientations, matrices of a lane, a warp and many warps, and the largest tiles.
-SHAPES = [
-    (65536, 6, 3, 1),
-    (65536, 32, 16, 1),
-    (8, 16, 512, 1),
-    (1, 4096, 8, 1),
-    (1, 1 << 16, 64, 3),
-    (1, 1 << 14, 128, 1),
-    (1, 4096, 512, 64),
-    (1, 512, 1024, 1),
-]
+BATCHES = (1, 64, 65536)
+EXTENTS = (1, 6, 32, 64, 128, 512, 4096, 1 << 17)
+RHS = (1, 64)
+MOST_NUMBERS = 1 << 27  # of A
+
+GFX90A, GFX942 = GPUTarget("hip", "gfx90a", 64), GPUTarget("hip", "gfx942", 64)
+# (target, what the profile is there)
 TARGETS = {
-    "nvidia": GPUTarget("cuda", 90, 32),
-    "metax": GPUTarget("hip", "gfx90a", 64),
-    "iluvatar": GPUTarget("hip", "gfx90a", 64),
-    "hygon": GPUTarget("hip", "gfx942", 64),
+    "nvidia": [
+        (GPUTarget("cuda", 90, 32), {}),
+        (GPUTarget("cuda", 80, 32), {"shared_memory": 166912, "multiprocessors": 108}),
+    ],
+    "metax": [(GFX90A, {})],
+    "iluvatar": [(GFX90A, {})],
+    "hygon": [(GFX942, {})],
 }
-POINTERS = {"float32": "*fp32", "float64": "*fp64", "int32": "*i32"}
+TYPES = {"float32": "fp32", "float64": "fp64", "int32": "i32"}
+
+
+def pointers(dtype, launch):
+    """(type, aligned to 16 bytes) of each tensor argument."""
+    for tensor in launch.tensors:
+        piece = isinstance(tensor, Piece)
+        yield "*" + TYPES[tensor.dtype if piece else dtype], not piece or tensor.start % 16 == 0
 
 
 def launches(facts):
+    """(dtype, launch) of every different kernel of the grid's plans."""
     found = {}
-    for batch, m, n, k in SHAPES:
-        for dtype in ["float32", "float64"] if facts.fp64 else ["float32"]:
-            plan = make_plan(Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, batch), a_strides=(n, 1)), facts)
-            for launch in plan.launches if plan else ():
-                key = (launch.kernel, dtype, launch.num_warps, *launch.constexprs.items())
-                found[key] = (dtype, launch)
-    return found.values()
+    dtypes = ("float32", "complex64", "float64", "complex128") if facts.fp64 else ("float32", "complex64")
+    for dtype, batch, m, n, k in itertools.product(dtypes, BATCHES, EXTENTS, EXTENTS, RHS):
+        if batch * m * n > MOST_NUMBERS:
+            continue
+        layout = {"a_batch_strides": (0, 0, m * n), "a_strides": (n, 1), "b_strides": (k, 1)}
+        plan = make_plan(Problem(m=m, n=n, k=k, dtype=dtype, groups=(1, 1, batch), **layout), facts)
+        real = REAL.get(dtype, dtype)
+        for launch in plan.launches:
+            types = tuple(pointers(real, launch))
+            key = (launch.kernel, types, launch.num_warps, launch.num_stages, tuple(launch.constexprs.items()))
+            found[key] = (real, launch)
+    return [*found.values()]
 
 
-def scratch_bytes(compiled, target) -> int:
-    """Bytes of private memory a thread: what spills, or is indexed at run time."""
+def flags(launch):
+    return tuple((n, v) for n, v in launch.constexprs.items() if isinstance(v, (bool, str)))
+
+
+def elements(launch):
+    """What the integer constexprs span: they are extents."""
+    return math.prod(max(1, v) for v in launch.constexprs.values() if type(v) is int)
+
+
+def chosen(rows, first: bool):
+    groups = {}
+    for dtype, launch in rows:
+        groups.setdefault((launch.kernel, dtype, flags(launch) if first else None), []).append((dtype, launch))
+    for group in groups.values():
+        by_size = sorted(group, key=lambda row: (elements(row[1]), row[1].num_warps, str(row[1].constexprs)))
+        yield by_size[-1]
+        if first and len(by_size) > 1 and by_size[0][1].kernel in ("tile", "tsqr"):
+            yield by_size[0]
+
+
+def resources(compiled, target) -> dict:
+    """Registers, bytes of private memory (what spills, or is indexed at run time) and spilled registers of a thread."""
     if target.backend == "hip":
-        return int(re.search(r"\.private_segment_fixed_size:\s*(\d+)", compiled.asm["amdgcn"]).group(1))
+        names = {"registers": "vgpr_count", "scratch": "private_segment_fixed_size", "spilled": "vgpr_spill_count"}
+        assembly = compiled.asm["amdgcn"]
+        return {ours: int(re.search(rf"\.{theirs}:\s*(\d+)", assembly).group(1)) for ours, theirs in names.items()}
     tools = Path(triton.__file__).parent / "backends/nvidia/bin"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
@@ -64,38 +107,57 @@ def scratch_bytes(compiled, target) -> int:
         usage = subprocess.run(
             [tools / "cuobjdump", "-res-usage", file.name], capture_output=True, text=True, check=True
         ).stdout
-    return int(re.search(r"STACK:(\d+)", usage).group(1))
+    registers, stack = re.search(r"REG:(\d+) STACK:(\d+)", usage).groups()
+    return {"registers": int(registers), "scratch": int(stack), "spilled": None}
 
 
-def compile_launch(dtype, launch, target):
-    kernel = KERNELS[launch.kernel]
-    names = kernel.arg_names
-    pointers = [n for n in names if n.endswith("_ptr")]
-    types = [place.dtype if isinstance(place, Piece) else dtype for place in launch.tensors]
-    signature = {**dict.fromkeys(names, "i32"), **{n: POINTERS[type_] for n, type_ in zip(pointers, types)}}
-    signature.update(dict.fromkeys(launch.constexprs, "constexpr"))
-    aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if n.endswith("_ptr")}
-    source = ASTSource(kernel, signature, constexprs=dict(launch.constexprs), attrs=aligned)
-    options = {"num_warps": launch.num_warps, "num_stages": launch.num_stages, "enable_fp_fusion": True}
+def compile_kernel(kernel, types, sizes, constexprs, target, num_warps, num_stages=1):
+    """types: see pointers(). The kernel's arguments are tensors, sizes, constexprs, in that order."""
+    integers = ["i32" if -(2**31) <= size < 2**31 else "i64" for size in sizes]
+    signature = dict(zip(kernel.arg_names, [kind for kind, _ in types] + integers))
+    signature.update(dict.fromkeys(constexprs, "constexpr"))
+    aligned = {(i,): [["tt.divisibility", 16]] for i, (_, aligned) in enumerate(types) if aligned}
+    source = ASTSource(kernel, signature, constexprs=dict(constexprs), attrs=aligned)
+    options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": True}
     return triton.compile(source, target=target, options=options)
 
 
-def main(vendor: str) -> None:
-    facts = importlib.import_module(f"torch_lstsq_ext.devices.{vendor}").FACTS
-    target = TARGETS[vendor]
-    for dtype, launch in launches(facts):
-        compiled = compile_launch(dtype, launch, target)
-        row = {
-            "kernel": launch.kernel,
-            "dtype": dtype,
-            "target": f"{target.backend}:{target.arch}",
-            "tile": dict(launch.constexprs),
-            "num_warps": launch.num_warps,
-            "shared": compiled.metadata.shared,
-            "scratch": scratch_bytes(compiled, target),
-        }
-        print(json.dumps(row), flush=True)
+def compile_launch(dtype, launch, target):
+    types = [*pointers(dtype, launch)]
+    kernel, warps, stages = KERNELS[launch.kernel], launch.num_warps, launch.num_stages
+    return compile_kernel(kernel, types, launch.sizes, launch.constexprs, target, warps, stages)
+
+
+def row_of(dtype, launch, target, facts) -> dict:
+    compiled = compile_launch(dtype, launch, target)
+    try:
+        check_launch(launch, facts)
+        check_compiled(launch.kernel, compiled, facts)
+        error = ""
+    except LimitExceeded as caught:
+        error = str(caught)
+    return {
+        "kernel": launch.kernel,
+        "dtype": dtype,
+        "target": f"{target.backend}:{target.arch}",
+        "constexprs": dict(launch.constexprs),
+        "num_warps": launch.num_warps,
+        "stages": compiled.metadata.num_stages,
+        "shared": compiled.metadata.shared,
+        **resources(compiled, target),
+        "dots": sorted({kind for kind, _ in dots(compiled.asm["ttir"])}),
+        "error": error,
+    }
+
+
+def main(vendor: str, everything: bool) -> None:
+    profile = importlib.import_module(f"torch_lstsq_ext.devices.{vendor}").FACTS
+    for i, (target, limits) in enumerate(TARGETS[vendor]):
+        facts = profile.with_limits(**limits)
+        rows = launches(facts)
+        for dtype, launch in rows if everything else chosen(rows, first=i == 0):
+            print(json.dumps(row_of(dtype, launch, target, facts)), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], "--all" in sys.argv[2:])

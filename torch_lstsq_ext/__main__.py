@@ -7,7 +7,8 @@ import sys
 USAGE = """\
 usage: python -m torch_lstsq_ext <command>
 
-  demo   solve NIST's certified data sets and a workload at size by plain torch.linalg.lstsq (demo --help)
+  demo    solve NIST's certified data sets and a workload at size by plain torch.linalg.lstsq (demo --help)
+  doctor  measure what is declared of the device, and solve through every route (doctor --help)
 """
 
 
@@ -16,6 +17,10 @@ def main(arguments: list[str]) -> int:
         from .demo import main as demo
 
         return demo(arguments[1:])
+    if arguments[:1] == ["doctor"]:
+        from .doctor import main as doctor
+
+        return doctor(arguments[1:])
     print(USAGE, end="", file=sys.stdout if arguments in ([], ["-h"], ["--help"]) else sys.stderr)
     return 0 if arguments in (["-h"], ["--help"]) else 2
 

@@ -11,6 +11,7 @@ import triton
 from triton.runtime import driver
 
 from .kernels import KERNELS
+from .limits import check_compiled, check_launch
 from .routes.steps import Launch
 
 # Triton 3.9 announces that fused multiply-add will be off by default. The kernels want it, and say so.
@@ -29,13 +30,18 @@ def measured_limits(index: int) -> dict[str, int]:
 
 
 class Runner:
-    """One launch of a plan, ready to be run again and again on fresh addresses."""
+    """One launch of a plan, ready to be run again and again on fresh addresses.
 
-    def __init__(self, launch: Launch, device: torch.device):
+    limits.LimitExceeded, here or before the first run, where it breaks the device's profile.
+    """
+
+    def __init__(self, launch: Launch, device: torch.device, facts):
+        check_launch(launch, facts)
         self.kernel = KERNELS[launch.kernel]
         self.launch = launch
         self.grid = (launch.grid, 1, 1)
         self.device = device
+        self.facts = facts
         self.on_cuda = device.type == "cuda"
         # (compiled kernel bound to its grid, arguments behind the addresses), after the first run
         self.compiled = None
@@ -60,14 +66,12 @@ class Runner:
 
     def _compile_and_run(self, tensors) -> None:
         launch = self.launch
-        compiled = self.kernel[self.grid](
-            *tensors,
-            *launch.sizes,
-            **launch.constexprs,
-            num_warps=launch.num_warps,
-            num_stages=launch.num_stages,
-            **FUSED,
-        )
+        options = {**launch.constexprs, "num_warps": launch.num_warps, "num_stages": launch.num_stages, **FUSED}
+        if not self.facts.interpreted:
+            compiled = self.kernel.warmup(*tensors, *launch.sizes, grid=self.grid, **options)
+            compiled[self.grid]  # loads it: only then is the private memory known
+            check_compiled(launch.kernel, compiled, self.facts)
+        compiled = self.kernel[self.grid](*tensors, *launch.sizes, **options)
         # The interpreter compiles nothing.
         if compiled is None or not self.keep_compiled:
             return

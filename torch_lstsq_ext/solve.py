@@ -58,17 +58,17 @@ def plan_for(problem: Problem, facts) -> Plan | None:
 class Prepared:
     """A plan whose launches are ready for one geometry on one device."""
 
-    def __init__(self, plan: Plan, device: torch.device, interpreted: bool):
+    def __init__(self, plan: Plan, device: torch.device, facts):
         from .launch import Runner
 
         self.route = plan.route
         self.workspace = plan.workspace
-        self.interpreted = interpreted
-        if interpreted:
+        self.interpreted = facts.interpreted
+        if self.interpreted:
             from .simulator import interpreter
 
             interpreter.quicken()
-        self.steps = [(Runner(launch, device), launch.tensors) for launch in plan.launches]
+        self.steps = [(Runner(launch, device, facts), launch.tensors) for launch in plan.launches]
 
     def run(self, A_, B_, X_, residuals, a, b, x, r) -> None:
         addresses = {A: a, B: b, X: x, RESIDUALS: r}
@@ -141,7 +141,7 @@ def _prepare(geometry, device: torch.device) -> Prepared | None:
     prepared = None
     if plan is not None:
         try:
-            prepared = Prepared(plan, device, facts.interpreted)
+            prepared = Prepared(plan, device, facts)
         except Exception as error:
             _warn(plan.route, error)
     while len(_prepared) >= PREPARED_LIMIT:

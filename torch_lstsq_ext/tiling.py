@@ -79,8 +79,12 @@ def candidates(rows: int, columns: int, rhs: int, items: int, item_bytes: int, f
         if rn > UNROLLED_COLUMNS:
             continue
         for tm in _powers(1, min(all_rows, max_threads // tn)):
+            if tm in facts.broken_reduction_lengths:  # TM is what sum_rows adds up across threads
+                continue
             rm = all_rows // tm
-            for rk in _powers(1, max(1, all_rhs // tn)):
+            # With one column of each a thread, Triton gives the pivot loop a layout of its own: up to 18 KB of stack.
+            least_rk = 2 if rn == 1 and tn < 4 else 1
+            for rk in _powers(least_rk, max(least_rk, all_rhs // tn)):
                 if rm * (rn + rk) * words > WORDS_A_THREAD:
                     break
                 threads = tm * tn

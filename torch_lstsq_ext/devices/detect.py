@@ -74,6 +74,11 @@ def recognise(signals: Signals) -> tuple[str, str]:
     raise AssertionError("generic takes every device")
 
 
+def profile_facts(vendor: str) -> Facts:
+    """What the profile of that name declares, whatever a device says."""
+    return _PROFILES[vendor].FACTS
+
+
 def facts_for(device: torch.device, *, forced: str | None = None, limits: dict | None = None) -> Facts:
     """The facts of `device`. Asks the device, so not to be called at import.
 
