@@ -26,6 +26,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from torch_lstsq_ext.kernels import KERNELS
+from torch_lstsq_ext.launch import register_options
 from torch_lstsq_ext.limits import LimitExceeded, check_compiled, check_launch, dots
 from torch_lstsq_ext.plan import make_plan
 from torch_lstsq_ext.problem import REAL, Problem
@@ -111,21 +112,22 @@ def resources(compiled, target) -> dict:
     return {"registers": int(registers), "scratch": int(stack), "spilled": None}
 
 
-def compile_kernel(kernel, types, sizes, constexprs, target, num_warps, num_stages=1):
+def compile_kernel(kernel, types, sizes, constexprs, target, num_warps, **options):
     """types: see pointers(). The kernel's arguments are tensors, sizes, constexprs, in that order."""
     integers = ["i32" if -(2**31) <= size < 2**31 else "i64" for size in sizes]
     signature = dict(zip(kernel.arg_names, [kind for kind, _ in types] + integers))
     signature.update(dict.fromkeys(constexprs, "constexpr"))
     aligned = {(i,): [["tt.divisibility", 16]] for i, (_, aligned) in enumerate(types) if aligned}
     source = ASTSource(kernel, signature, constexprs=dict(constexprs), attrs=aligned)
-    options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": True}
+    options = {"num_warps": num_warps, "num_stages": 1, "enable_fp_fusion": True, **options}
     return triton.compile(source, target=target, options=options)
 
 
 def compile_launch(dtype, launch, target):
     types = [*pointers(dtype, launch)]
-    kernel, warps, stages = KERNELS[launch.kernel], launch.num_warps, launch.num_stages
-    return compile_kernel(kernel, types, launch.sizes, launch.constexprs, target, warps, stages)
+    options = {"num_stages": launch.num_stages, **register_options(launch, target)}
+    kernel = KERNELS[launch.kernel]
+    return compile_kernel(kernel, types, launch.sizes, launch.constexprs, target, launch.num_warps, **options)
 
 
 def row_of(dtype, launch, target, facts) -> dict:

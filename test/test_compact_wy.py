@@ -23,7 +23,7 @@ from _support import (
 )
 from test_accuracy import check, graded
 
-from torch_lstsq_ext import settings, solve
+from torch_lstsq_ext import solve
 from torch_lstsq_ext.devices import nvidia
 from torch_lstsq_ext.plan import make_plan
 from torch_lstsq_ext.problem import Problem
@@ -45,14 +45,13 @@ def only_this_route(monkeypatch, request):
         dot = request.getfixturevalue("use_dot")
         facts = replace(facts, fp32_dot=facts.fp32_dot and dot, fp64_dot=facts.fp64_dot and dot)
     monkeypatch.setattr(solve, "_facts", {torch.device(DEVICE): facts})
-    monkeypatch.setattr(solve, "_prepared", {})
-    monkeypatch.setattr(settings, "CURRENT", replace(settings.CURRENT, routes=("compact_wy",)))
     if not REAL_SIZE:
         monkeypatch.setattr(compact_wy, "PANEL", P)
         monkeypatch.setattr(compact_wy, "TRIANGLE", P)
         monkeypatch.setattr(compact_wy, "TALLEST_BLOCK", 2 * P)
     before = solve.counts()
-    yield
+    with solve.restricted_to("compact_wy"):
+        yield
     after = solve.counts()
     assert {name for name in after if after[name] != before.get(name)} <= {"compact_wy"}
 

@@ -16,9 +16,9 @@ import pytest
 from torch_lstsq_ext.kernels import KERNELS
 
 GATE = Path(__file__).with_name("compile_gate.py")
-# Bytes of private memory a thread. The largest tiles, 72 words a thread in 16 warps, park up to 928 on CUDA; a kernel
+# Bytes of private memory a thread. The largest tiles, 72 words a thread in 16 warps, park up to 936 on CUDA; a kernel
 # whose pivot loop has got the wrong layout takes 4 to 18 KB.
-SCRATCH_ALLOWED = 1536
+SCRATCH_ALLOWED = 1024
 TARGETS = {
     "nvidia": {"cuda:90", "cuda:80"},
     "metax": {"hip:gfx90a"},

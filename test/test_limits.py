@@ -147,7 +147,7 @@ def test_a_solve_beyond_the_profile_goes_to_stock_with_one_warning(fresh, monkey
     facts = solve.device_facts(torch.device(DEVICE))
     # A plan that takes no notice of the limit, as a faulty route's
     monkeypatch.setattr(
-        solve, "make_plan", lambda problem, facts: make_plan(problem, replace(facts, threads_per_block=256))
+        solve, "make_plan", lambda problem, facts, *_: make_plan(problem, replace(facts, threads_per_block=256))
     )
     A, b = matrix(256, 32, dtype=torch.float32), randn(256, dtype=torch.float32)
     before = solve.counts()

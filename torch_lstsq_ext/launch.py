@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 import triton
+from triton.compiler.compiler import make_backend
 from triton.runtime import driver
 
 from .kernels import KERNELS
@@ -16,6 +17,8 @@ from .routes.steps import Launch
 
 # Triton 3.9 announces that fused multiply-add will be off by default. The kernels want it, and say so.
 FUSED = {"enable_fp_fusion": True} if hasattr(getattr(triton, "knobs", None), "language") else {}
+
+REGISTERS = 65536  # of a multiprocessor, every NVIDIA GPU since compute capability 3.0
 
 
 def measured_limits(index: int) -> dict[str, int]:
@@ -27,6 +30,19 @@ def measured_limits(index: int) -> dict[str, int]:
         "warpSize": "warp_size",
     }
     return {ours: properties[theirs] for theirs, ours in names.items() if properties.get(theirs)}
+
+
+def register_options(launch: Launch, target=None) -> dict[str, int]:
+    """`maxnreg`, where a program is large and the compiler for `target`, by default the current one, has that option.
+
+    Of 16 warps ptxas may decide to give each thread 64 registers and a kilobyte of stack, where 128 are to be had.
+    """
+    if launch.num_warps < 16:
+        return {}
+    target = target or driver.active.get_current_target()
+    if not hasattr(make_backend(target).parse_options({}), "maxnreg"):
+        return {}
+    return {"maxnreg": REGISTERS // (launch.num_warps * target.warp_size)}
 
 
 class Runner:
@@ -68,6 +84,7 @@ class Runner:
         launch = self.launch
         options = {**launch.constexprs, "num_warps": launch.num_warps, "num_stages": launch.num_stages, **FUSED}
         if not self.facts.interpreted:
+            options.update(register_options(launch))
             compiled = self.kernel.warmup(*tensors, *launch.sizes, grid=self.grid, **options)
             compiled[self.grid]  # loads it: only then is the private memory known
             check_compiled(launch.kernel, compiled, self.facts)

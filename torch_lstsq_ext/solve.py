@@ -6,6 +6,8 @@ import sys
 import threading
 import warnings
 from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 
@@ -53,6 +55,18 @@ def plan_for(problem: Problem, facts) -> Plan | None:
     """The plan under the current settings, None for stock."""
     settings.check_routes(settings.CURRENT, ROUTE_NAMES)
     return make_plan(problem, facts, settings.CURRENT.routes or ROUTE_NAMES) if is_served(facts) else None
+
+
+@contextmanager
+def restricted_to(*routes: str):
+    """Within it only these routes answer, in every thread; calls are planned anew. To look at a route by itself."""
+    global _prepared
+    before = settings.CURRENT, _prepared
+    settings.CURRENT, _prepared = replace(settings.CURRENT, routes=routes), {}
+    try:
+        yield
+    finally:
+        settings.CURRENT, _prepared = before
 
 
 class Prepared:

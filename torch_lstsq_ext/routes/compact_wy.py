@@ -183,7 +183,8 @@ class _Builder:
             by_row = name == B and p.wide
             scales = (self.exponents[name], self.exponents[A])
             layout = {"ROWS_FAST": strides[3] < strides[4], "ROWS_SCALED": by_row}
-            width = min(32, tiling.power_of_two_ceil(columns))
+            # 1024 numbers at a time, and not in columns of 512: facts.broken_reduction_lengths
+            width = 1 if columns == 1 else min(32, max(4, tiling.power_of_two_ceil(columns)))
             tiles = math.ceil(columns / width)
             row_scales = (self.columns, self.chunks[A])
             source = (k, *self.sharing.sizes, *strides)
