@@ -7,6 +7,8 @@ matrix is stored column by column, else row by row.
 import triton
 import triton.language as tl
 
+from .householder import batch_offset
+
 EMBED_SIZES = [
     "count", "rows", "columns", "group1", "group2", "stride0", "stride1", "stride2", "stride_row", "stride_column",
 ]  # fmt: skip
@@ -37,7 +39,7 @@ def embed_kernel(
         row, column, matrix = i % rows, i // rows % columns, i // rows // columns
     else:
         column, row, matrix = i % columns, i // columns % rows, i // columns // rows
-    o = matrix // group2 // group1 * stride0 + matrix // group2 % group1 * stride1 + matrix % group2 * stride2
+    o = batch_offset(matrix, group1, group2, stride0, stride1, stride2)
     p = source_ptr + 2 * (o + row * stride_row + column * stride_column)
     re = tl.load(p, mask=mask, other=0.0)
     im = tl.load(p + 1, mask=mask, other=0.0)

@@ -8,16 +8,14 @@ is three nested loops; `group*` are the sizes of the two inner ones over what is
 import triton
 import triton.language as tl
 
-from .householder import exponent, power_of_two, scale_exactly, scaling
+from .householder import batch_offset, exponent, power_of_two, scale_exactly, scaling
 
 
 @triton.jit
 def column_offset(matrix, column, k, group1, group2, shared1, shared2, stride0, stride1, stride2, stride_column):
-    share = column // k
-    i0 = matrix // group2 // group1 + share // shared2 // shared1
-    i1 = matrix // group2 % group1 + share // shared2 % shared1
-    i2 = matrix % group2 + share % shared2
-    return i0 * stride0 + i1 * stride1 + i2 * stride2 + column % k * stride_column
+    o = batch_offset(matrix, group1, group2, stride0, stride1, stride2)
+    o += batch_offset(column // k, shared1, shared2, stride0, stride1, stride2)
+    return o + column % k * stride_column
 
 
 @triton.jit
@@ -187,10 +185,7 @@ def squares_kernel(
     for first in range(0, CHUNK, BLOCK):
         x = tl.load(w_ptr + first + i, mask=first + i < left, other=0.0) * power_of_two(s, w_ptr.dtype.element_ty)
         sums += x * x
-    e = tl.full((), -100000, tl.int32)
-    for j in range(0, b_chunks):
-        e = tl.maximum(e, tl.load(exponents_ptr + (matrix * b_chunks + j) * columns + column))
-    s = -s - scaling(e, w_ptr.dtype.element_ty)
+    s = -s - column_scaling(exponents_ptr, matrix, column, column < columns, columns, b_chunks, w_ptr.dtype.element_ty)
     tl.store(squares_ptr + i_program, scale_exactly(scale_exactly(tl.sum(sums, 0), s), s))
 
 

@@ -92,6 +92,12 @@ def tile_elements(RM: tl.constexpr, RN: tl.constexpr, W: tl.constexpr, TM: tl.co
 
 
 @triton.jit
+def batch_offset(i, group1, group2, stride0, stride1, stride2):
+    # Of matrix i in a batch of three nested loops, whose two inner ones have sizes group1 and group2
+    return i // group2 // group1 * stride0 + i // group2 % group1 * stride1 + i % group2 * stride2
+
+
+@triton.jit
 def at_row(j, RM: tl.constexpr, TM: tl.constexpr, COLUMNS: tl.constexpr):
     # Over rows: whether a row is j, and whether it is j or below, for j < COLUMNS. Only a thread's first rows can be
     # above COLUMNS: the compiler knows the masks of the others.

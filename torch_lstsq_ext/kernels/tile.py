@@ -5,6 +5,7 @@ import triton.language as tl
 
 from .householder import (
     apply_q,
+    batch_offset,
     column_index,
     columns_to_rows,
     columns_to_tile,
@@ -74,16 +75,16 @@ def tile_kernel(
 
     i_matrix, i_row, i_column = tile_elements(RM, RN, W, TM, TN)
     i_matrix += first_matrix
-    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
-    o_a = i0 * a_stride0 + i1 * a_stride1 + i2 * a_stride2 + i_row * a_stride_row + i_column * a_stride_column
+    o_a = batch_offset(i_matrix, group1, group2, a_stride0, a_stride1, a_stride2)
+    o_a += i_row * a_stride_row + i_column * a_stride_column
     m_a = (i_matrix < batch) & (i_row < rows) & (i_column < columns)
     A = tl.reshape(tl.load(a_ptr + o_a, mask=m_a, other=0.0), (RM, RN, W, TM, TN))
 
     i_matrix, i_row, i_rhs = tile_elements(RM, RK, W, TM, TN)
     i_matrix += first_matrix
     i_rhs += first_rhs
-    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
-    o_b = i0 * b_stride0 + i1 * b_stride1 + i2 * b_stride2 + i_row * b_stride_row + i_rhs * b_stride_column
+    o_b = batch_offset(i_matrix, group1, group2, b_stride0, b_stride1, b_stride2)
+    o_b += i_row * b_stride_row + i_rhs * b_stride_column
     m_b = (i_matrix < batch) & (i_rhs < rhs)
     b_rows = columns if WIDE else rows
     B = tl.reshape(tl.load(b_ptr + o_b, mask=m_b & (i_row < b_rows), other=0.0), (RM, RK, W, TM, TN))

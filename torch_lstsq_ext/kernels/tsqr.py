@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from .householder import (
+    batch_offset,
     column_index,
     columns_to_tile,
     exponent,
@@ -70,9 +71,9 @@ def tsqr_kernel(
     i_block, i_row, i_column = tile_elements(RM, RN, W, TM, TN)
     i_block += first_block
     i_matrix, i_block = i_block // blocks, i_block % blocks
-    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
     a_row = i_block * (RM * TM) + i_row
-    o_a = i0 * a_stride0 + i1 * a_stride1 + i2 * a_stride2 + a_row * a_stride_row + i_column * a_stride_column
+    o_a = batch_offset(i_matrix, group1, group2, a_stride0, a_stride1, a_stride2)
+    o_a += a_row * a_stride_row + i_column * a_stride_column
     m_a = (i_matrix < batch) & (i_column < columns)
     A = tl.reshape(tl.load(a_ptr + o_a, mask=m_a & (a_row < rows), other=0.0), (RM, RN, W, TM, TN))
     o_r = ((i_matrix * (columns + rhs) + i_column) * blocks + i_block) * columns + i_row
@@ -83,9 +84,9 @@ def tsqr_kernel(
     i_block += first_block
     i_rhs += first_rhs
     i_matrix, i_block = i_block // blocks, i_block % blocks
-    i0, i1, i2 = i_matrix // group2 // group1, (i_matrix // group2) % group1, i_matrix % group2
     b_row = i_block * (RM * TM) + i_row
-    o_b = i0 * b_stride0 + i1 * b_stride1 + i2 * b_stride2 + b_row * b_stride_row + i_rhs * b_stride_column
+    o_b = batch_offset(i_matrix, group1, group2, b_stride0, b_stride1, b_stride2)
+    o_b += b_row * b_stride_row + i_rhs * b_stride_column
     m_b = (i_matrix < batch) & (i_rhs < rhs)
     B = tl.reshape(tl.load(b_ptr + o_b, mask=m_b & (b_row < rows), other=0.0), (RM, RK, W, TM, TN))
     o_c = ((i_matrix * (columns + rhs) + columns + i_rhs) * blocks + i_block) * columns + i_row

@@ -144,6 +144,12 @@ class _Builder:
             (first, levels(self.rows - first, self.height, self.tree_height)) for first in range(0, self.columns, PANEL)
         ]
         self.t = self._place_t()
+        # One tile for blocks at level 0 and one above, chosen for the first panel, the tallest
+        first = self.panels[0][1]
+        self.tiles = [
+            _panel_tile(height, self.batch * level.blocks, p.item_bytes, facts)[0]
+            for height, level in ((self.height, first[0]), (self.tree_height, first[min(1, len(first) - 1)]))
+        ]
 
     def _place_t(self):
         """The place of T for (panel, level). m >= n: panels take turns in one."""
@@ -257,9 +263,7 @@ class _Builder:
                 self._reflect(first, width, level, self.t[i, j], j > 0, self.columns, last, transposed=False)
 
     def _panel(self, first, width, level, t, tree) -> None:
-        height = self.tree_height if tree else self.height
-        first_items = self.batch * self.panels[0][1][min(tree, len(self.panels[0][1]) - 1)].blocks
-        tile, _ = _panel_tile(height, first_items, self.problem.item_bytes, self.facts)
+        tile = self.tiles[tree]
         items = self.batch * level.blocks
         self.add(
             "panel",
