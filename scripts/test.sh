@@ -15,5 +15,7 @@ else
   echo "lint: skipped, ruff and clang-format are neither here nor to be had"
 fi
 
-workers=$(nproc)
-python -m pytest -n $((workers < 16 ? workers : 16)) "$@"
+cores=$(nproc)
+workers=$((cores < 16 ? cores : 16))
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores / workers))} # the references' LAPACK, in every worker
+python -m pytest -n "$workers" "$@"

@@ -190,11 +190,11 @@ def edges(dtype) -> dict[str, tuple[int, int]]:
     for m in (2,) if not REAL_SIZE else (1, 2, 8, 31):
         around(f"wide-{m}", last_true(same(lambda i, m=m: (m, m + i)), 2, limit), lambda i, m=m: (m, m + i))
     # The width that a tree of tiles still takes.
-    height = 4000
-    if route(height, 4, dtype=dtype) != "stock":
-        width = last_true(lambda n: route(height, n, dtype=dtype) != "stock", 4, height - 1)
-        if REAL_SIZE:
-            around("width", width, lambda n: (height, n))
+    if REAL_SIZE:
+        height = 20000
+        tree = route(height, 4, dtype=dtype)
+        width = last_true(lambda n: route(height, n, dtype=dtype) == tree, 4, 512)
+        around("width", width, lambda n: (height, n))
     return found
 
 

@@ -318,6 +318,20 @@ def test_collects_device_properties(bare_torch, vendor):
     assert recognise(signals)[0] == vendor
 
 
+@pytest.mark.parametrize(
+    ("capability", "rate"), [((9, 0), 0.5), ((8, 0), 0.5), ((8, 9), 1 / 64), ((12, 0), 1 / 64)], ids=str
+)
+def test_an_nvidia_cards_rate_of_float64(bare_torch, capability, rate):
+    major, minor = capability
+    properties = SimpleNamespace(**DEVICE_PROPERTIES["nvidia"], major=major, minor=minor)
+    bare_torch.setattr(torch.version, "cuda", "12.4")
+    bare_torch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    facts = facts_for(torch.device("cuda:0"))
+    assert facts.fp64_rate == rate
+    assert facts.wide_dot == (rate == 0.5)
+    assert not facts_for(torch.device("cuda:0"), forced="metax").wide_dot
+
+
 TORCH_MARKS = {
     "maca": ("metax", lambda patch: patch.setattr(torch.version, "maca", "3.8.1.0")),
     "corex": ("iluvatar", lambda patch: patch.setattr(torch, "corex", True, raising=False)),

@@ -20,7 +20,7 @@ from torch_lstsq_ext.doctor import checks, process, solves, worker
 
 on_simulator = pytest.mark.skipif(not ON_SIMULATOR, reason="needs Triton's interpreter")
 HARDWARE = ["warp_size", "threads_per_block", "shared_memory", "private_bytes", "multiprocessors"]
-HARDWARE += ["dot_stages", "min_dot"]
+HARDWARE += ["fp64_rate", "dot_stages", "min_dot"]
 
 
 def within(device, probe, arguments, declared, timeout):

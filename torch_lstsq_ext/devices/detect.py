@@ -18,8 +18,9 @@ _PROFILES = {"simulator": simulator, **VENDORS, "generic": generic}
 class Signals:
     """What may tell a vendor. Empty or None where torch does not say.
 
-    name, gcn_arch, warp_size, multiprocessors: torch's device properties. cuda_version, hip_version, maca_version:
-    torch.version's. has_corex, has_hcu_version: whether torch.corex and torch.__hcu_version__ exist. torch_version:
+    name, gcn_arch, warp_size, multiprocessors, capability (major, minor): torch's device properties. cuda_version,
+    hip_version, maca_version: torch.version's. has_corex, has_hcu_version: whether torch.corex and
+    torch.__hcu_version__ exist. torch_version:
     torch.__version__; torch_metadata_version: that of the installed package, which keeps a vendor's tag where
     torch.__version__ drops it. triton_backend: the backend of Triton's current target.
     """
@@ -37,6 +38,7 @@ class Signals:
     triton_backend: str | None = None
     warp_size: int | None = None
     multiprocessors: int | None = None
+    capability: tuple[int, int] | None = None
 
     def tagged(self, tag: str) -> str | None:
         """torch's version, or else its package's, whose local part ("+...") contains `tag`."""
@@ -63,6 +65,7 @@ def collect_signals(device: torch.device) -> Signals:
         triton_backend=_ask(_triton_backend),
         warp_size=getattr(properties, "warp_size", None) or None,
         multiprocessors=getattr(properties, "multi_processor_count", None) or None,
+        capability=_ask(lambda: (properties.major, properties.minor)),
     )
 
 
@@ -95,7 +98,10 @@ def facts_for(device: torch.device, *, forced: str | None = None, limits: dict |
     signals = collect_signals(device)
     measured = {"warp_size": signals.warp_size, "multiprocessors": signals.multiprocessors}
     measured.update({name: value for name, value in (limits or {}).items() if value})
-    own = _PROFILES[recognise(signals)[0]].FACTS
+    module = _PROFILES[recognise(signals)[0]]
+    own = module.FACTS
+    if hasattr(module, "measured"):
+        measured.update(module.measured(signals))
     if forced is None:
         return own.with_limits(**measured)
     profile = VENDORS[forced].FACTS

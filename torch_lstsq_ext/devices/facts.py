@@ -15,6 +15,7 @@ DEVICE_FACTS = (
     "private_bytes",
     "multiprocessors",
     "fp64",
+    "fp64_rate",
     "fp64_dot",
     "fp32_dot",
     "dot_stages",
@@ -34,6 +35,7 @@ class Facts:
     private_bytes: bytes of registers' spill space a thread; None where no limit is known.
     multiprocessors: how many run blocks at once; None if unknown.
     fp64: float64 arithmetic is sound.
+    fp64_rate: float64 operations in the time of one of float32; None if unknown.
     fp64_dot: tl.dot on float64 is sound; None where that depends on the Triton build and must be tried.
     fp32_dot: tl.dot on float32 with input_precision="ieee" is sound.
     dot_stages: the num_stages that a launch with tl.dot must use; None leaves it free.
@@ -52,6 +54,7 @@ class Facts:
     private_bytes: int | None
     multiprocessors: int | None
     fp64: bool
+    fp64_rate: float | None
     fp64_dot: bool | None
     fp32_dot: bool
     dot_stages: int | None
@@ -73,6 +76,11 @@ class Facts:
         return self.shared_memory // 2
 
     @property
+    def wide_dot(self) -> bool:
+        """Whether products of float32 data are better made in float64, by tl.dot: exact, and as fast."""
+        return self.fp64_dot is True and (self.fp64_rate or 0) >= 0.5
+
+    @property
     def max_warps(self) -> int:
         """The largest num_warps of a launch."""
         return self.threads_per_block // self.warp_size
@@ -83,10 +91,12 @@ class Facts:
         shared_memory: int | None = None,
         multiprocessors: int | None = None,
         warp_size: int | None = None,
+        fp64_rate: float | None = None,
         source: str = MEASURED,
     ) -> Facts:
-        """These facts with measured values (bytes, a count, threads) in place of the declared; None keeps a value."""
+        """These facts with measured values (bytes, a count, threads, a ratio) for the declared; None keeps a value."""
         values = {"shared_memory": shared_memory, "multiprocessors": multiprocessors, "warp_size": warp_size}
+        values["fp64_rate"] = fp64_rate
         values = {name: value for name, value in values.items() if value is not None}
         return replace(self, **values, sources={**self.sources, **dict.fromkeys(values, source)})
 
@@ -102,6 +112,7 @@ class Facts:
             "private_bytes": _least(self.private_bytes, real.private_bytes),
             "multiprocessors": _least(self.multiprocessors, real.multiprocessors),
             "fp64": self.fp64 and real.fp64,
+            "fp64_rate": _least(self.fp64_rate, real.fp64_rate) if self.fp64_rate and real.fp64_rate else None,
             "fp64_dot": _both(self.fp64_dot, real.fp64_dot),
             "fp32_dot": self.fp32_dot and real.fp32_dot,
             "dot_stages": _least(self.dot_stages, real.dot_stages),

@@ -14,6 +14,7 @@ FACTS = Facts(
     private_bytes=None,
     multiprocessors=80,
     fp64=True,
+    fp64_rate=None,
     fp64_dot=None,
     fp32_dot=True,
     dot_stages=None,
@@ -25,6 +26,7 @@ FACTS = Facts(
         "private_bytes": "no limit reported",
         "multiprocessors": "FlagSparse vendor documents, gfx936",
         "fp64": "FlagGems pull request 5390: the silicon is right",
+        "fp64_rate": "not published",
         "fp64_dot": "FlagGems pull request 5390: one Triton build says 'Unsupported lhs dtype fp64', another runs it "
         "and passes",
         "fp32_dot": "FlagTree's hcu back end: ieee is the only precision",

@@ -12,6 +12,7 @@ FACTS = Facts(
     private_bytes=None,
     multiprocessors=16,
     fp64=False,
+    fp64_rate=None,
     fp64_dot=False,
     fp32_dot=True,
     dot_stages=None,
@@ -31,6 +32,7 @@ FACTS = Facts(
         "multiprocessors": "FlagSparse vendor documents, BI-V150",
         "fp64": "FlagGems pull request 5390 and FlagSparse vendor documents, BI-V150: copies of float64 to the device "
         "can give zeros, a 256x256 solve returns NaN",
+        "fp64_rate": "no float64",
         "fp64_dot": "FlagGems pull request 5390, BI-V150: does not compile; torch.matmul says 'gemm of double is not "
         "supported on CoreX'",
         "fp32_dot": "FlagGems: in use with each dimension >= 16; one operator's full-width tiles are reported wrong",

@@ -12,6 +12,7 @@ FACTS = Facts(
     private_bytes=4096,
     multiprocessors=104,
     fp64=True,
+    fp64_rate=None,
     fp64_dot=False,
     fp32_dot=True,
     dot_stages=1,
@@ -24,6 +25,7 @@ FACTS = Facts(
         "'memory size or pointer value too large to fit in 32 bit'",
         "multiprocessors": "FlagSparse vendor documents, C550",
         "fp64": "FlagGems pull request 5390, C550: right elementwise",
+        "fp64_rate": "not published",
         "fp64_dot": "FlagGems pull request 5390, C550: miscompiled, relative error about 1 at every shape",
         "fp32_dot": "FlagGems pull request 5390, C550: 1.1e-7 with ieee",
         "dot_stages": "FlagGems pull requests 5390 and 5586, C550: more stages miscompile V T V^T for some sizes "

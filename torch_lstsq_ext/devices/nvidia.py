@@ -14,6 +14,7 @@ FACTS = Facts(
     private_bytes=None,
     multiprocessors=132,
     fp64=True,
+    fp64_rate=0.5,
     fp64_dot=True,
     fp32_dot=True,
     dot_stages=None,
@@ -25,6 +26,7 @@ FACTS = Facts(
         "private_bytes": "CUDA C++ Programming Guide: 512 KB of local memory a thread, beyond any kernel here",
         "multiprocessors": "NVIDIA H100 architecture white paper, SXM: 132; the H200 has as many",
         "fp64": "IEEE 754; CUDA C++ Programming Guide, floating-point standard",
+        "fp64_rate": "CUDA C++ Programming Guide, throughput of native arithmetic instructions, compute capability 9.0",
         "fp64_dot": "measured on an H200, triton 3.6.0",
         "fp32_dot": "measured on an H200, triton 3.6.0: right with ieee, off by 7e-4 with tf32",
         "dot_stages": "no restriction known",
@@ -37,6 +39,8 @@ FACTS = Facts(
 _NAME = re.compile(
     r"NVIDIA|Tesla|GeForce|Quadro|\bTITAN\b|\bGRID\b|Jetson|\bOrin\b|\bXavier\b|^A(10|16|30|40|100)\b", re.IGNORECASE
 )
+# Throughput of native arithmetic instructions, CUDA C++ Programming Guide: float64 to float32 by compute capability
+_HALF_RATE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 _UPSTREAM_BUILD = re.compile(r"\+cu\d+$")
 
 
@@ -55,3 +59,10 @@ def recognise(signals) -> str | None:
         if _UPSTREAM_BUILD.search(version):
             return f"torch {version} is PyTorch's own CUDA build"
     return None
+
+
+def measured(signals) -> dict[str, float]:
+    """What this card's compute capability says beyond the profile; 1/64 is right to a factor of 2 for the others."""
+    if signals.capability is None:
+        return {}
+    return {"fp64_rate": 0.5 if signals.capability in _HALF_RATE else 1 / 64}

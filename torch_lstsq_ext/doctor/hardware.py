@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import torch
 
@@ -117,6 +118,27 @@ def multiprocessors(bench: Bench) -> None:
     agree = all(value in (None, measured) for value in others.values())
     agrees = None if measured is None else agree and bench.declared in (None, measured)
     bench.report(measured, agrees, _named(others))
+
+
+def fp64_rate(bench: Bench) -> None:
+    """Time of a chain of multiplications and additions in float32 over that in float64, within a factor of 2."""
+    from .kernels import chain_kernel
+
+    out = {dtype: bench.empty(ELEMENTS, dtype=dtype) for dtype in (torch.float32, torch.float64)}
+    seconds = {}
+    for dtype, tensor in out.items():
+
+        def run(steps, tensor=tensor):
+            bench.launch(chain_kernel, tensor, steps, num_warps=8, N=ELEMENTS)
+            start = time.perf_counter()
+            bench.launch(chain_kernel, tensor, steps, num_warps=8, N=ELEMENTS)
+            tensor[0].item()
+            return time.perf_counter() - start
+
+        seconds[dtype] = run(40_000) - run(10_000)
+    rate = seconds[torch.float32] / seconds[torch.float64]
+    agrees = None if bench.declared is None else bench.declared / 2 <= rate <= 2 * bench.declared
+    bench.report(round(rate, 3), agrees)
 
 
 def _named(values: dict) -> str:

@@ -78,3 +78,14 @@ def spill_kernel(x_ptr, out_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)
     tl.store(out_ptr + i, x - tl.sum(x, 0))
+
+
+@triton.jit(do_not_specialize=["steps"])
+def chain_kernel(out_ptr, steps, N: tl.constexpr):
+    """out (N,): `steps` multiplications and additions an element, each waiting for the one before."""
+    i = tl.arange(0, N)
+    x = i.to(out_ptr.dtype.element_ty)
+    y = x
+    for _ in range(steps):
+        x = x * 0.5 + y
+    tl.store(out_ptr + i, x)

@@ -122,6 +122,7 @@ def reflect_kernel(
     TREE: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     USE_DOT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Columns column0..column1 of each block's rows become Q^T times them (TRANSPOSED) or Q times them, Q = I - V T V^T
     of the panel at `first`. A program has one block and one of `tiles` tiles of BN columns."""
@@ -142,12 +143,12 @@ def reflect_kernel(
         row = stack_row(i_block * HEIGHT + s_local, first, stride, PANEL, TREE)
         V = reflectors(w_ptr, s_local, m_row, row, first, columns, rows, PANEL, TREE)
         C = tl.load(w_ptr + o_c[None, :] + row[:, None], mask=m_row[:, None] & m_c[None, :], other=0.0)
-        Y += contract(tl.trans(V), C, USE_DOT)
+        Y += contract(tl.trans(V), C, USE_DOT, WIDE)
 
     j = tl.arange(0, PANEL)
     if USE_DOT or BN <= 8:
         o_t = j[None, :] * PANEL + j[:, None] if TRANSPOSED else j[:, None] * PANEL + j[None, :]
-        Y = contract(tl.load(t_ptr + o_t), Y, USE_DOT)
+        Y = contract(tl.load(t_ptr + o_t), Y, USE_DOT, WIDE)
     else:  # rank-1 terms one by one: together they fill the registers
         S = Y
         Y = tl.zeros((PANEL, BN), w_ptr.dtype.element_ty)
@@ -163,4 +164,4 @@ def reflect_kernel(
         p_c = w_ptr + o_c[None, :] + row[:, None]
         m_w = m_row[:, None] & m_c[None, :]
         C = tl.load(p_c, mask=m_w, other=0.0)
-        tl.store(p_c, C - contract(V, Y, USE_DOT), mask=m_w)
+        tl.store(p_c, C - contract(V, Y, USE_DOT, WIDE), mask=m_w)

@@ -309,9 +309,11 @@ def factor_panel(
 
 
 @triton.jit
-def contract(x, y, USE_DOT: tl.constexpr):
-    # x [M, K] y [K, N], by tl.dot or, where that is not to be trusted, as a sum of rank-1 terms
-    if USE_DOT:
+def contract(x, y, USE_DOT: tl.constexpr, WIDE: tl.constexpr):
+    # x [M, K] y [K, N], by tl.dot, WIDE in float64, or where that is not to be trusted, as a sum of rank-1 terms
+    if USE_DOT and WIDE:
+        return tl.dot(x.to(tl.float64), y.to(tl.float64), out_dtype=tl.float64).to(x.dtype)
+    elif USE_DOT:
         return tl.dot(x, y, input_precision="ieee", out_dtype=x.dtype)
     else:
         return tl.sum(tl.expand_dims(x, 2) * tl.expand_dims(y, 0), 1)

@@ -84,6 +84,7 @@ def product_kernel(
     BK: tl.constexpr,
     BN: tl.constexpr,
     USE_DOT: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """C (rows, rhs) -= R (rows, depth) X (depth, rhs), all of them parts of the working matrix."""
     i_program = tl.program_id(0).to(tl.int64)
@@ -98,7 +99,7 @@ def product_kernel(
         R = tl.load(w_ptr + o_r, mask=(i[:, None] < rows) & (k[None, :] < depth), other=0.0)
         o_x = x_offset + k[:, None] + c[None, :] * ld
         X = tl.load(w_ptr + o_x, mask=(k[:, None] < depth) & (c[None, :] < rhs), other=0.0)
-        S += contract(R, X, USE_DOT)
+        S += contract(R, X, USE_DOT, WIDE)
     p_c = w_ptr + c_offset + i[:, None] + c[None, :] * ld
     m_c = (i[:, None] < rows) & (c[None, :] < rhs)
     tl.store(p_c, tl.load(p_c, mask=m_c, other=0.0) - S, mask=m_c)

@@ -42,7 +42,7 @@ EXPONENT_ROWS = 1024  # rows over which one program seeks a column's largest exp
 SQUARES_ROWS = 8192
 COPY_BLOCK = 32
 FEW_BLOCKS = 256  # rows of a block, so that T takes an eighth of the matrix's memory
-LAUNCH_CYCLES = 5000
+LEVEL = 2 * tiling.LAUNCH + 15_000  # a further level: its launches and its application, in the cycles of tiling.py
 TALLEST_BLOCK = 1024
 
 
@@ -70,7 +70,7 @@ def levels(rows: int, height: int, tree_height: int) -> list[Level]:
 
 
 def _panel_tile(height: int, items: int, item_bytes: int, facts):
-    return tiling.best(height, PANEL, 1, tiling.power_of_two_ceil(items), item_bytes, facts)
+    return tiling.best(height, PANEL, None, tiling.power_of_two_ceil(items), item_bytes, facts)
 
 
 def _heights(facts, item_bytes: int) -> list[int]:
@@ -90,13 +90,13 @@ def _choose_heights(rows: int, columns: int, batch: int, item_bytes: int, facts,
         for first in range(0, columns, PANEL):
             for i, level in enumerate(levels(rows - first, height, tree_height)):
                 tile = _panel_tile(tree_height if i else height, batch * level.blocks, item_bytes, facts)
-                total += tile[1] + LAUNCH_CYCLES
+                total += tile[1] + LEVEL
         return total
 
-    heights = _heights(facts, item_bytes)
+    heights = tree_heights = _heights(facts, item_bytes)
     if keep_t:  # a T for every block: few blocks
         heights = [height for height in heights if height >= FEW_BLOCKS] or heights[-1:]
-    return min(((h, t) for h in heights for t in heights), key=lambda pair: cost(*pair))
+    return min(((h, t) for h in heights for t in tree_heights), key=lambda pair: cost(*pair))
 
 
 def covers(problem: Problem, facts) -> bool:
@@ -133,6 +133,7 @@ class _Builder:
         self.rhs = p.k * math.prod(self.sharing.shared)
         self.rows, self.columns = max(p.m, p.n), min(p.m, p.n)
         self.matrix_stride = self.rows * (self.columns + self.rhs)
+        self.wide_dot = p.dtype == "float32" and facts.wide_dot
         self.use_dot = facts.fp32_dot if p.dtype == "float32" else facts.fp64_dot is True
         self.height, self.tree_height = _choose_heights(
             self.rows, self.columns, self.batch, p.item_bytes, facts, keep_t=p.wide
@@ -163,10 +164,8 @@ class _Builder:
         first = [self.workspace.take(count * PANEL * PANEL, self.problem.dtype) for count in items[0]]
         return {(i, j): first[j] for i, counts in enumerate(items) for j in range(len(counts))}
 
-    def add(self, kernel: str, grid: int, tensors, sizes, constexprs, num_warps=4, num_stages=1, note="") -> None:
-        self.launches.append(
-            Launch(kernel, grid, tuple(tensors), tuple(sizes), constexprs, num_warps, num_stages, note)
-        )
+    def add(self, kernel: str, grid: int, tensors, sizes, constexprs, num_warps=4, note="") -> None:
+        self.launches.append(Launch(kernel, grid, tuple(tensors), tuple(sizes), constexprs, num_warps, note=note))
 
     # In and out
 
@@ -270,22 +269,22 @@ class _Builder:
             math.ceil(items / tile.w),
             (self.w, t),
             (self.rows, self.matrix_stride, items, level.blocks, first, width, level.stack_rows, level.stride),
-            {
-                **{"RM": tile.rm, "RN": tile.rn, "W": tile.w, "TM": tile.tm, "TN": tile.tn},
-                **{"RT": max(1, PANEL // tile.tm), "TREE": tree},
-            },
+            {**tile.constexprs, "TREE": tree},
             tile.num_warps,
-            note=f"{tile.rows} x {PANEL}, {tile.w} a program",
+            note=str(tile),
         )
 
     def _reflect(self, first, width, level, t, tree, column0, column1, transposed) -> None:
-        if column0 == column1:
+        columns, items = column1 - column0, self.batch * level.blocks
+        if columns == 0:
             return
-        tile = self._product_tile(column1 - column0)
-        tiles = math.ceil((column1 - column0) / tile["BN"])
+        tile = self._product_tile(columns)
+        if tile["USE_DOT"] and items * math.ceil(columns / 64) >= (self.facts.multiprocessors or 1):
+            tile["BN"] = 64  # reads the reflectors half as often, where that leaves enough programs
+        tiles = math.ceil(columns / tile["BN"])
         self.add(
             "reflect",
-            self.batch * level.blocks * tiles,
+            items * tiles,
             (self.w, t),
             (
                 *(self.rows, self.matrix_stride, level.blocks, tiles, first, width),
@@ -295,22 +294,14 @@ class _Builder:
                 **{"HEIGHT": self.tree_height if tree else self.height, "PANEL": PANEL, **tile},
                 **{"TREE": tree, "TRANSPOSED": transposed},
             },
-            num_stages=self._stages(tile),
         )
-
-    def _stages(self, tile) -> int:
-        """As many as shared memory holds: three square tiles, and one more for every stage that is loaded ahead."""
-        if not tile["USE_DOT"]:
-            return 1
-        tile_bytes = tile["BK"] * tile["BN"] * self.problem.item_bytes
-        return self.facts.dot_stages or max(1, min(3, self.facts.shared_memory_budget // tile_bytes - 2))
 
     def _product_tile(self, columns: int) -> dict:
         """BK rows by BN columns at a time. tl.dot takes 16 columns or more; without it the terms fill the registers."""
         width = min(32, tiling.power_of_two_ceil(columns))
         if width >= 16 and self.use_dot:
-            return {"BK": 32, "BN": 32, "USE_DOT": True}
-        return {"BK": min(64, 256 // width), "BN": width, "USE_DOT": False}
+            return {"BK": 32, "BN": 32, "USE_DOT": True, "WIDE": self.wide_dot}
+        return {"BK": min(64, 256 // width), "BN": width, "USE_DOT": False, "WIDE": False}
 
     # Triangles
 

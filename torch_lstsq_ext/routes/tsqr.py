@@ -23,7 +23,6 @@ from ..problem import Problem
 from .steps import RESIDUALS, A, B, Launch, Plan, Workspace, X
 from .tile import launch_tile
 
-LAUNCH_CYCLES = 5000  # what a further level costs, in the cycles of tiling.py
 TALLEST_BLOCK = 4096
 
 
@@ -47,7 +46,7 @@ def _grow(rows: int, problem: Problem, facts, known: dict[int, Tree | None]) -> 
         leaf = tiling.best(height, n, k, batch * blocks, size, facts)
         rest = leaf and _grow(blocks * n, problem, facts, known)
         if rest:
-            cost = leaf[1] + LAUNCH_CYCLES + rest.cost
+            cost = leaf[1] + tiling.LAUNCH + rest.cost
             if best is None or cost < best.cost:
                 best = Tree((leaf[0], *rest.tiles), cost)
         height *= 2
