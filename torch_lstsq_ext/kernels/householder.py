@@ -316,4 +316,5 @@ def contract(x, y, USE_DOT: tl.constexpr, WIDE: tl.constexpr):
     elif USE_DOT:
         return tl.dot(x, y, input_precision="ieee", out_dtype=x.dtype)
     else:
-        return tl.sum(tl.expand_dims(x, 2) * tl.expand_dims(y, 0), 1)
+        # Summed over the first axis: in float32 Triton makes a tl.dot of the same sum over the middle one
+        return tl.sum(tl.expand_dims(tl.trans(x), 2) * tl.expand_dims(y, 1), 0)
