@@ -469,7 +469,9 @@ def main(argv: list[str] | None = None) -> int:
 
     torch_lstsq_ext.enable()
     device = torch.cuda.get_device_name()
-    rows = []
+    rows, paths = [], []
+    report = {"device": device, "torch": torch.__version__, "triton": triton.__version__}
+    report.update(commit=arguments.commit or commit(), rows=rows)
     for case in arguments.cases:
         start = time.perf_counter()
         try:
@@ -481,11 +483,11 @@ def main(argv: list[str] | None = None) -> int:
         gc.collect()
         torch.cuda.empty_cache()
         print(_line(row, time.perf_counter() - start), flush=True)
-    report = {"device": device, "torch": torch.__version__, "triton": triton.__version__}
-    report.update(commit=arguments.commit or commit(), rows=rows)
+        if arguments.output:  # after every row: a run that is cut short keeps what it has
+            paths = write(report, arguments.output)
     print("\n" + "\n".join(summary(rows)))
-    if arguments.output:
-        print("wrote", *write(report, arguments.output))
+    if paths:
+        print("wrote", *paths)
     return 1 if any("ours WRONG" in row.get("note", "") for row in rows) else 0
 
 
