@@ -43,7 +43,8 @@ def test_every_launch_keeps_the_profile(vendor):
     assert {row["kernel"] for row in rows} == set(KERNELS)
     assert {row["dtype"] for row in rows} == ({"float32", "float64"} if facts.fp64 else {"float32"})
     assert {row["target"] for row in rows} == TARGETS[vendor]
-    assert {row["constexprs"].get("WIDE") for row in rows} >= {True, False}
+    if vendor != "hygon":  # no thorough target
+        assert {row["constexprs"].get("WIDE") for row in rows} >= {True, False}
     for row in rows:
         print(f"{100 * row['shared'] / facts.shared_memory_budget:5.1f} % of the shared-memory budget: {row}")
         assert row["error"] == "", row
