@@ -10,6 +10,9 @@ a partial run (--dtype, --only, --quick, or one suite) writes only where --outpu
     stock_wall_ms, ours_wall_ms  wall time of a call in a loop of calls with one synchronisation at its end
     floor_ms                     the larger of bytes moved / bandwidth and operations / peak; null on unknown devices
     stock_err, ours_err          ||X - X64|| / ||X64|| (Frobenius), the batch's worst
+    stock_extra, ours_extra      bytes that a call allocates at its peak, its outputs included
+
+Suite f23-householder is f23 with the other routes off.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "scripts" / "results"
 KEYS = [
     *["suite", "dtype", "shape", "nrhs", "route", "stock_ms", "ours_ms", "floor_ms"],
-    *["stock_wall_ms", "ours_wall_ms", "stock_err", "ours_err"],
+    *["stock_wall_ms", "ours_wall_ms", "stock_err", "ours_err", "stock_extra", "ours_extra"],
 ]
 
 # Measured on the device: bytes a second of a copy, operations a second of a matrix product. float32 data may be
@@ -108,9 +111,14 @@ PRACTICE = [
 ]
 
 
-def f23() -> list[Case]:
+def f23(suite: str = "f23") -> list[Case]:
     """23 shapes with a vector right-hand side, in float32 and float64: 46 rows."""
-    return [Case("f23", shape, dtype=dtype, vector=True) for dtype in ("float32", "float64") for shape in F23]
+    return [Case(suite, shape, dtype=dtype, vector=True) for dtype in ("float32", "float64") for shape in F23]
+
+
+def f23_householder() -> list[Case]:
+    """f23 for the routes of Householder's QR alone."""
+    return f23("f23-householder")
 
 
 def practice() -> list[Case]:
@@ -118,7 +126,10 @@ def practice() -> list[Case]:
     return [Case("practice", shape, k, dtype, layout=layout) for shape, k, layout, dtype in PRACTICE]
 
 
-SUITES = {"f23": f23, "practice": practice}
+SUITES = {"f23": f23, "f23-householder": f23_householder, "practice": practice}
+
+# The routes that may answer a suite, where not all may.
+ONLY_ROUTES = {"f23-householder": ("tile", "tsqr", "compact_wy")}
 
 
 def make(case: Case, device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -289,8 +300,25 @@ def wall_ms(call, ms: float, quick: bool) -> float:
     return 1e3 * (time.perf_counter() - start) / count
 
 
+def extra_bytes(call) -> int:
+    """Bytes that `call` holds at its peak, beyond what was held before it."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    return torch.cuda.max_memory_allocated() - before
+
+
 def run_case(case: Case, device: str, quick: bool = False) -> dict:
     """The row of one case. Whatever fails leaves nulls and a note."""
+    from torch_lstsq_ext.solve import restricted_to
+
+    routes = ONLY_ROUTES.get(case.suite)
+    with restricted_to(*routes) if routes else contextlib.nullcontext():
+        return _run_case(case, device, quick)
+
+
+def _run_case(case: Case, device: str, quick: bool) -> dict:
     import torch_lstsq_ext
 
     A, B = make(case, "cuda")
@@ -328,6 +356,8 @@ def _measure(who: str, call, ref: Reference, dtype: torch.dtype, row: dict, quic
     row[f"{who}_err"] = error if math.isfinite(error) else None
     if wrong:
         return f"WRONG, not timed: {wrong}"
+    del result
+    row[f"{who}_extra"] = extra_bytes(call)
     row[f"{who}_ms"] = device_ms(call, quick)
     row[f"{who}_wall_ms"] = wall_ms(call, row[f"{who}_ms"], quick)
     return ""
@@ -374,7 +404,7 @@ def summary(rows: list[dict]) -> list[str]:
 def table(rows: list[dict]) -> list[str]:
     """A Markdown table with one line a row. Times in ms, `x` is stock's time over ours, `floor` that of floor_ms."""
     heads = ["suite", "dtype", "shape", "nrhs", "layout", "route", "stock", "ours", "x", "floor", "ours/floor"]
-    heads += ["stock wall", "ours wall", "x wall", "stock err", "ours err", "note"]
+    heads += ["stock wall", "ours wall", "x wall", "stock err", "ours err", "stock MB", "ours MB", "note"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
         ratio = row["ours_ms"] / row["floor_ms"] if row["ours_ms"] and row["floor_ms"] else None
@@ -384,9 +414,14 @@ def table(rows: list[dict]) -> list[str]:
         cells += [_cell(row["floor_ms"], ".4f"), _cell(ratio, ".1f")]
         cells += [_cell(row["stock_wall_ms"], ".4f"), _cell(row["ours_wall_ms"], ".4f")]
         cells += [_cell(speedup(row, "wall_ms"), ".2f")]
-        cells += [_cell(row["stock_err"], ".1e"), _cell(row["ours_err"], ".1e"), row.get("note", "")]
+        cells += [_cell(row["stock_err"], ".1e"), _cell(row["ours_err"], ".1e")]
+        cells += [_megabytes(row["stock_extra"]), _megabytes(row["ours_extra"]), row.get("note", "")]
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return lines
+
+
+def _megabytes(count: int | None) -> str:
+    return _cell(count if count is None else count / 2**20, ".2f")
 
 
 def _cell(value: float | None, spec: str) -> str:
@@ -493,7 +528,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _line(row: dict, seconds: float) -> str:
     shape = "x".join(map(str, row["shape"]))
-    what = f"{row['suite']:8} {row['dtype']:9} {shape:>12} k={row['nrhs']:<7} {row['route']:6}"
+    what = f"{row['suite']:15} {row['dtype']:9} {shape:>12} k={row['nrhs']:<7} {row['route']:10}"
     stock, ours, factor = _cell(row["stock_ms"], ".4f"), _cell(row["ours_ms"], ".4f"), _cell(speedup(row), ".2f")
     return f"{what} {stock:>9} -> {ours:>9} ms {factor:>7}x [{seconds:.1f} s] {row.get('note', '')}".rstrip()
 

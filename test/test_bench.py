@@ -15,6 +15,8 @@ import pytest
 import torch
 from _support import ON_CUDA
 
+from torch_lstsq_ext import plan
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -70,6 +72,13 @@ def test_f23_is_23_vector_problems_in_two_dtypes():
         assert case.vector
         assert case.nrhs == 1
         assert 2 <= len(case.shape) <= 3
+
+
+def test_f23_householder_is_f23_for_some_of_the_routes():
+    assert [case.shape for case in bench.f23_householder()] == [case.shape for case in bench.f23()]
+    assert set(bench.ONLY_ROUTES) <= set(bench.SUITES)
+    for routes in bench.ONLY_ROUTES.values():
+        assert set(routes) <= set(plan.ROUTE_NAMES)
 
 
 def test_practice_names_known_layouts_and_no_row_twice():
@@ -220,7 +229,7 @@ def test_slug(name, expected):
 
 def test_only_a_complete_run_replaces_the_results():
     assert bench.parse([]).output == bench.RESULTS
-    assert len(bench.parse([]).cases) == 74
+    assert len(bench.parse([]).cases) == 120
     for partial in (["--quick"], ["--only", "256x32"], ["--suite", "f23"], ["--dtype", "float32"]):
         assert bench.parse(partial).output is None
     assert str(bench.parse(["--quick", "--output", "here"]).output) == "here"
